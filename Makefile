@@ -1,0 +1,45 @@
+# make demo   cluster Iris as the paper does, print its Table I beside ours, write a picture
+# make test   everything that can be tested on this machine
+# make check  lint, format, types, import layers
+# make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
+# Each sets up what it needs in .venv first.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: demo test check format bench wheel clean
+
+demo: $(READY)
+	$(BIN)/python benchmarks/demo.py --out demo
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python benchmarks/bench.py
+
+wheel: $(READY)
+	$(BIN)/python -m build --wheel
+
+clean:
+	rm -rf $(VENV) dist demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+# Debian keeps venv in a package of its own.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "gputabu needs Python 3.11 or newer: make PYTHON=python3.12 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); apt-get update -qq && apt-get install -y -qq python3-venv && $(PYTHON) -m venv $(VENV); }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,83 @@
+"""The data set of the NumPy backend, cut into pieces of work, and what is measured of it once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from gputabu.backend import certified
+from gputabu.backend.certified import Product
+from gputabu.backend.reductions import quantize
+from gputabu.backend.workers import Workers
+from gputabu.points import Block, Bounds, Grid, Points, check_span
+
+#: Elements of the largest scratch array of a piece. Larger than the caches would like: a piece must also
+#: pay for the Python around NumPy's loops, and for handing the GIL from thread to thread.
+PIECE_ELEMENTS = 1 << 20
+MAX_ROWS = 1 << 15
+
+Task = tuple[Block, slice]  # some points, some restarts
+
+
+class Blocks:
+    """Points on the host, with workers to go over them. A context for the workers."""
+
+    def __init__(self, points: Points, threads: int | None = None) -> None:
+        self.points = points
+        self.workers = Workers(threads)
+
+    def __enter__(self) -> Self:
+        self.workers.__enter__()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.workers.__exit__(*exception)
+
+    def tasks(self, restarts: int, clusters: int = 1) -> list[Task]:
+        """Pieces of work whose scores (restarts · clusters · rows) and differences are of bounded size."""
+        width = max(clusters, self.points.d)
+        rows = min(MAX_ROWS, max(1, PIECE_ELEMENTS // width), self.points.n)
+        group = min(restarts, max(1, PIECE_ELEMENTS // (width * rows)))
+        groups = [slice(a, min(a + group, restarts)) for a in range(0, restarts, group)]
+        return [(block, some) for block in self.points.blocks(rows) for some in groups]
+
+    def product(self, centers: np.ndarray, offset: np.ndarray) -> Product:
+        """The centres (R, K, d) prepared for the fast product in the dtype of the points."""
+        reach = float(np.abs(centers - offset).max())
+        return Product.of(centers, offset, certified.unit_for(reach, self.points.dtype), self.points.dtype)
+
+    @cached_property
+    def bounds(self) -> Bounds:
+        empty = np.full(self.points.d, np.inf)
+
+        def box(tasks: Iterable[Task]) -> Bounds:
+            parts = [Bounds(empty, -empty, 0.0)]
+            for block, _ in tasks:
+                X, weight = block.X, 1.0
+                if block.weights is not None:
+                    X, weight = X[block.weights > 0], float(block.weights.max())
+                if len(X):
+                    parts.append(Bounds(X.min(axis=0).astype(float), X.max(axis=0).astype(float), weight))
+            return Bounds.merge(parts)
+
+        bounds = Bounds.merge(self.workers.map(box, self.tasks(1)))
+        check_span(bounds)
+        return bounds
+
+    @cached_property
+    def grid(self) -> Grid:
+        # The middle of the box serves to find the mean; the mean keeps outliers from costing precision.
+        bounds, dtype = self.bounds, self.points.dtype
+        middle = (bounds.low / 2 + bounds.high / 2).astype(dtype).astype(float)
+        first = Grid.around(bounds, middle)
+
+        def add(tasks: Iterable[Task]) -> np.ndarray:
+            sums = [quantize(block.X, block.weights, first).sum(axis=0) for block, _ in tasks]
+            return np.asarray(np.sum(sums, axis=0), np.int64)
+
+        totals = np.sum(self.workers.map(add, self.tasks(1)), axis=0)[None, None]
+        mean = first.centroids(totals, middle)[0, 0].astype(dtype).astype(float)
+        return Grid.around(bounds, np.clip(mean, bounds.low, bounds.high))

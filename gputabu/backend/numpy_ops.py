@@ -1,0 +1,207 @@
+"""The reference backend: every operation of `Ops` in NumPy, over cache-sized blocks and a few threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import numpy as np
+
+from gputabu.backend import canonical, certified
+from gputabu.backend.blocks import Task
+from gputabu.backend.ops import Assigned, Surveyed
+from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
+from gputabu.backend.seeding_ops import SeedingOps
+from gputabu.points import Block, Grid, Totals, from_limbs, limbs
+
+
+class NumpyOps(SeedingOps):
+    """A data set on the host. See `gputabu.backend.ops.Ops` for what each operation promises."""
+
+    name = "numpy"
+
+    @cached_property
+    def scatter(self) -> float:
+        return float(self.objective(self.grid.offset[None, None], np.zeros((1, self.points.n), np.int32))[0])
+
+    def blank(self, restarts: int) -> np.ndarray:
+        return np.full((restarts, self.points.n), -1, np.int32)
+
+    def take(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
+        return labels[restarts]
+
+    def fetch(self, labels: np.ndarray, restart: int) -> np.ndarray:
+        return labels[restart].copy()
+
+    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
+        r, k, d = centers.shape
+        fast = self.product(centers, self.grid.offset)
+        totals = np.zeros((r, k, Totals.columns(d, self.points.weights is not None)), np.int64)
+        changed = np.zeros(r, np.int64)
+
+        def relabel(tasks: Iterable[Task]) -> list[tuple[slice, np.ndarray, np.ndarray]]:
+            parts = []
+            for block, some in tasks:
+                old = labels[some, block.rows]
+                new = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+                moved = old != new
+                counts = np.count_nonzero(moved, axis=1)
+                if counts.any():
+                    parts.append((some, self._change(block, old, new, moved, k), counts))
+                    old[...] = new
+            return parts
+
+        for part in self.workers.map(relabel, self.tasks(r, k)):
+            for some, sums, counts in part:
+                totals[some] += sums
+                changed[some] += counts
+        return Assigned(totals, changed)
+
+    def survey(
+        self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int
+    ) -> Surveyed:
+        r, k, _ = centers.shape
+        restart = np.arange(r)[:, None, None]
+        inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
+        barred = np.nonzero(tabu >= 0 if shared else inside)
+        barred = (barred[0], tabu[barred])  # restarts, row numbers
+        forbidden = np.zeros(labels.shape, np.bool_)
+        forbidden[barred] = True
+        least = Least((r, k, best))
+        sums = self._own_distances(centers, labels, self.grid.cost, least, forbidden)
+        return Surveyed(from_limbs(*sums, exponents=self.grid.cost), least.rows(), inside)
+
+    def objective(self, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        cost = Grid.around(self.bounds.joined(centers), self.grid.offset).cost
+        return from_limbs(*self._own_distances(centers, labels, cost), exponents=cost)
+
+    def farthest(
+        self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        scale = 100 - Grid.around(self.bounds.joined(centers), self.grid.offset).square
+        nothing = np.empty(0, [("value", np.float32), ("row", np.int64)])
+
+        def look(tasks: Iterable[Task]) -> np.ndarray:
+            kept = nothing
+            for block, _ in tasks:
+                owner = labels[restart : restart + 1, block.rows].astype(np.intp)
+                squares = canonical.to_own_center(block.X, centers, owner, self.workers.scratch)[0]
+                values = np.ldexp(squares, scale).astype(np.float32)
+                if block.weights is not None:
+                    values[block.weights == 0] = 0
+                far = np.flatnonzero(values)
+                part = np.empty(len(far), nothing.dtype)
+                part["value"], part["row"] = values[far], block.start + far
+                kept = _farthest(np.concatenate([kept, part]), count)
+            return kept
+
+        parts = self.workers.map(look, self.tasks(1, len(centers)))
+        rows = _farthest(np.concatenate(parts), count)["row"]
+        return rows, labels[restart, rows]
+
+    def closest(self, centers: np.ndarray) -> np.ndarray:
+        def look(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
+            value, row = np.full(len(centers), np.inf), np.zeros(len(centers), np.int64)
+            for block, _ in tasks:
+                squares = canonical.to_all(block.X, centers, self.workers.scratch)
+                if block.weights is not None:
+                    squares[:, block.weights == 0] = np.inf
+                i = squares.argmin(axis=1)  # the first of equals
+                least = squares[np.arange(len(centers)), i]
+                better = (least < value) | ((least == value) & (block.start + i < row))
+                value, row = np.where(better, least, value), np.where(better, block.start + i, row)
+            return value, row
+
+        parts = self.workers.map(look, self.tasks(1, len(centers)))
+        values, rows = (np.array(side) for side in zip(*parts, strict=True))
+        return rows[np.lexsort((rows, values), axis=0)[0], np.arange(len(centers))]
+
+    def label(self, centers: np.ndarray) -> np.ndarray:
+        r, k, d = centers.shape
+        labels = np.empty((r, self.points.n), np.int32)
+        middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
+        fast = self.product(centers, middle)
+
+        def look(tasks: Iterable[Task]) -> None:
+            for block, some in tasks:
+                labels[some, block.rows] = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+
+        self.workers.map(look, self.tasks(r, k))
+        return labels
+
+    def distances(self, centers: np.ndarray) -> np.ndarray:
+        out = np.empty((self.points.n, len(centers)), self.points.dtype)
+
+        def look(tasks: Iterable[Task]) -> None:
+            for block, _ in tasks:
+                squares = canonical.to_all(block.X, centers, self.workers.scratch)
+                out[block.rows] = np.sqrt(squares, out=squares).T
+
+        self.workers.map(look, self.tasks(1, len(centers)))
+        return out
+
+    def _change(
+        self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int
+    ) -> np.ndarray:
+        """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
+        r = len(moved)
+        if r == 1:
+            rows = np.flatnonzero(moved)
+            restart, point, column = np.zeros_like(rows), rows, np.arange(len(rows))
+        else:
+            point, restart = np.nonzero(moved.T)  # by point
+            rows, column = np.unique(point, return_inverse=True)
+        nowhere = r * k  # an extra row of the sums takes what leaves no cluster
+        target = restart * k + new[restart, point]
+        source = old[restart, point]
+        source = np.where(source < 0, nowhere, restart * k + source)
+        w = None if block.weights is None else block.weights[rows]
+        terms = quantize(block.X[rows], w, self.grid)
+        sums = cluster_sums(terms, column, target, source, nowhere + 1)
+        return sums[:-1].reshape(r, k, -1)
+
+    def _own_distances(
+        self,
+        centers: np.ndarray,
+        labels: np.ndarray,
+        cost: int,
+        least: Least | None = None,
+        forbidden: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Σ w d²(x, own centre) as limbs, (3, R) int64; also lowers `least` by the points that are free."""
+        r, k, d = centers.shape
+        flat = centers.reshape(r * k, d)
+        scratch = self.workers.scratch
+
+        def look(tasks: Iterable[Task]) -> tuple[np.ndarray, Least | None]:
+            sums = np.zeros((3, r), np.int64)
+            mine = None if least is None else Least(least.shape)
+            for block, some in tasks:
+                base = np.arange(some.stop - some.start)[:, None] * k
+                owner = scratch("owner", (len(base), len(block.X)), np.intp)
+                np.add(labels[some, block.rows], base, out=owner)
+                squares = canonical.to_own_center(block.X, flat[some.start * k :], owner, scratch)
+                if mine is not None and forbidden is not None:
+                    span = Least.span(block.start)
+                    keys = keys_of(squares, self.grid.square, block.start - span, scratch)
+                    keys[forbidden[some, block.rows]] = NO_KEY
+                    if block.weights is not None:
+                        keys[:, block.weights == 0] = NO_KEY
+                    mine.lower(some, keys, owner, span)
+                if block.weights is not None:
+                    np.multiply(squares, block.weights, out=squares)
+                for limb, values in enumerate(limbs(squares, cost, 3)):
+                    sums[limb, some] += values.sum(axis=1).astype(np.int64)
+            return sums, mine
+
+        parts = self.workers.map(look, self.tasks(r, k))
+        for _, mine in parts:
+            if least is not None and mine is not None:
+                least.merge(mine)
+        return np.sum([sums for sums, _ in parts], axis=0)
+
+
+def _farthest(found: np.ndarray, count: int) -> np.ndarray:
+    """The `count` entries of the largest value, largest first; the lowest row on ties."""
+    order = np.lexsort((found["row"], -found["value"]))
+    return found[order[:count]]

@@ -1,0 +1,141 @@
+"""The seam between the algorithms and the backends: a handful of passes over the points.
+
+R restarts are the leading axis of everything. Arrays named here are host NumPy arrays of size O(R·K·d),
+except `labels`, which has one entry per restart and point and lives where the backend keeps it: algorithms
+only hand it around. Every result is the same, bit for bit, on every backend and for any chunks, threads
+and restarts in the batch:
+
+- nearest centres are those of the canonical formula (float64, Σ_j (x_j − c_j)² in the order of j, no
+  contraction), the lowest number on ties;
+- sums over points are sums of integers on the grid (`gputabu.points`);
+- the least over points is the least (value rounded to float32, row number).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from gputabu.points import Bounds, Grid, Points
+
+Labels = Any  # (R, N) int32 on the backend; -1 where a point has no cluster yet
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """What `assign` changed."""
+
+    totals: np.ndarray  # (R, K, C) int64, to be added to the clusters' totals (`gputabu.points.Totals`)
+    changed: np.ndarray  # (R,) int64, points whose label is new
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What `survey` saw."""
+
+    cost: np.ndarray  # (R,) float64, J at the given centres
+    index: np.ndarray  # (R, K, M) int64, the best free points per cluster, best first; -1 behind the last
+    inside: np.ndarray  # (R, K, L) bool, which tabu entries (k, n) have n in cluster k
+
+
+class Ops(Protocol):
+    """A data set held by a backend. A context: memory and threads are released on leaving it."""
+
+    name: str
+    points: Points
+
+    def __enter__(self) -> Ops: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    @property
+    def bounds(self) -> Bounds:
+        """Box around the points of positive weight."""
+        ...
+
+    @property
+    def grid(self) -> Grid:
+        """Fixed-point grid; its offset is the weighted mean, rounded to the dtype of the points."""
+        ...
+
+    @property
+    def scatter(self) -> float:
+        """J of one cluster centred at the grid's offset."""
+        ...
+
+    def blank(self, restarts: int) -> Labels:
+        """Labels of -1."""
+        ...
+
+    def take(self, labels: Labels, restarts: np.ndarray) -> Labels:
+        """A copy of the labels of these restarts, in this order; a restart may be asked for twice."""
+        ...
+
+    def fetch(self, labels: Labels, restart: int) -> np.ndarray:
+        """The labels of one restart as a host array, (N,) int32."""
+        ...
+
+    def assign(self, centers: np.ndarray, labels: Labels) -> Assigned:
+        """Relabel every point by its nearest centre (eq. 4, eq. 15) and say what that changes in the totals.
+
+        centers (R, K, d) float64; labels are overwritten. A caller that adds up what is returned, from blank
+        labels on, has the exact totals of every cluster: integers, so differences lose nothing.
+        """
+        ...
+
+    def survey(
+        self, centers: np.ndarray, labels: Labels, tabu: np.ndarray, shared: bool, best: int
+    ) -> Surveyed:
+        """J (eq. 2) at `centers`, and per cluster the `best` points nearest to its centre that are free.
+
+        centers (R, K, d) float64; tabu (R, K, L) int64, padded with -1. Entry (k, n) forbids n if n is in
+        cluster k, or in any cluster where `shared`. Points of weight zero are never free.
+        """
+        ...
+
+    def objective(self, centers: np.ndarray, labels: Labels) -> np.ndarray:
+        """J at any centres, also outside the box of the points: (R, K, d) float64 -> (R,) float64."""
+        ...
+
+    def farthest(
+        self, centers: np.ndarray, labels: Labels, restart: int, count: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The `count` points of positive weight farthest from their centre, farthest first.
+
+        centers (K, d) -> row numbers and their clusters. Compares d² rounded to float32; the lowest row
+        number on ties. Points that lie on their centre are left out, so there may be fewer.
+        """
+        ...
+
+    def closest(self, centers: np.ndarray) -> np.ndarray:
+        """Row number of the point of positive weight nearest to each centre: (K, d) -> (K,) int64."""
+        ...
+
+    def nothing_covered(self, restarts: int) -> Any:
+        """Squared distances to the nearest of no seeds: +inf, (R, N) on the backend."""
+        ...
+
+    def cover(self, seeds: np.ndarray, covered: Any) -> None:
+        """Lower `covered` to the squared distance to seeds (R, d) where that is less."""
+        ...
+
+    def potential(self, covered: Any, shift: np.ndarray) -> np.ndarray:
+        """Σ_n rint(w_n · covered_n · 2^shift), in integers: (R,) -> (R,) int64."""
+        ...
+
+    def trial_gains(self, seeds: np.ndarray, covered: Any, shift: np.ndarray) -> np.ndarray:
+        """How much less the potential would be with each as one more seed: (R, T, d) -> (R, T) int64."""
+        ...
+
+    def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """First row at which the running potential exceeds the target: (R,), (R, T) int64 -> (R, T) int64."""
+        ...
+
+    def label(self, centers: np.ndarray) -> Labels:
+        """The nearest of centers (R, K, d) for every point, and nothing else (no grid is needed)."""
+        ...
+
+    def distances(self, centers: np.ndarray) -> np.ndarray:
+        """Euclidean distance of every point to every centre, (N, K) in the dtype of the points."""
+        ...

@@ -1,0 +1,110 @@
+"""Threads for the NumPy backend: tasks over blocks, scratch memory per thread, BLAS held to one thread.
+
+NumPy releases the GIL in its inner loops, and order-free merges make it harmless which thread did what.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+
+Task = TypeVar("Task")
+Part = TypeVar("Part")
+
+
+def thread_count() -> int:
+    """Cores this process may use, or OMP_NUM_THREADS where that is less (as joblib sets it in workers)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted = os.environ.get("OMP_NUM_THREADS", "").split(",")[0]
+    return max(1, min(cores, int(wanted))) if wanted.isdigit() and int(wanted) else cores
+
+
+class Scratch(threading.local):
+    """Named buffers, one set per thread, that only grow: fresh memory costs page faults."""
+
+    def __init__(self) -> None:
+        self.buffers: dict[tuple[str, Any], np.ndarray] = {}
+
+    def __call__(self, name: str, shape: int | tuple[int, ...], dtype: Any) -> np.ndarray:
+        """A C-contiguous array of unspecified content, valid until the thread asks for `name` again."""
+        shape = (shape,) if isinstance(shape, int) else shape
+        size = math.prod(shape)
+        buffer = self.buffers.get((name, dtype))
+        if buffer is None or buffer.size < size:
+            buffer = self.buffers[name, dtype] = np.empty(size, dtype)
+        return buffer[:size].reshape(shape)
+
+
+class Workers:
+    """A context in which `map` runs tasks side by side and BLAS does not add threads of its own."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or thread_count()
+        self.scratch = Scratch()
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        _BLAS.hold()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+        _BLAS.release()
+
+    def map(self, run: Callable[[Iterable[Task]], Part], tasks: Iterable[Task]) -> list[Part]:
+        """Deal the tasks to the threads; `run` gets an iterable of tasks and returns their merged part."""
+        tasks = list(tasks)
+        hands = min(self.threads, len(tasks))
+        if hands <= 1:
+            return [run(tasks)]
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gputabu")
+        return list(self._pool.map(run, [tasks[i::hands] for i in range(hands)]))
+
+
+class _Blas:
+    """Holds BLAS at one thread while at least one fit is running in this process, then gives it back.
+
+    Counted, because limits that overlap in two Python threads would otherwise restore each other's.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+        self.limit: Any = None
+
+    def hold(self) -> None:
+        with self.lock:
+            self.holders += 1
+            if self.holders == 1:
+                controller = _controller()
+                self.limit = controller and controller.limit(limits=1).__enter__()
+
+    def release(self) -> None:
+        with self.lock:
+            self.holders -= 1
+            if self.holders == 0 and self.limit is not None:
+                self.limit.__exit__(None, None, None)
+                self.limit = None
+
+
+@functools.cache
+def _controller() -> Any:
+    try:
+        from threadpoolctl import ThreadpoolController
+
+        return ThreadpoolController().select(user_api="blas")
+    except Exception:  # an exotic BLAS it cannot read: slower, never wrong
+        return None
+
+
+_BLAS = _Blas()

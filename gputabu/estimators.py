@@ -1,0 +1,350 @@
+"""scikit-learn estimators over the plain functions: check, convert, call, store."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gputabu import lloyd, quantized
+from gputabu.backend import hold
+from gputabu.points import Points
+from gputabu.reporting import shown
+from gputabu.results import Clustering
+from gputabu.validation import check_int, check_n_clusters
+
+
+class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+    """What a fitted clustering with centres can do."""
+
+    n_clusters: int
+    init: Any
+    n_init: Any
+    random_state: Any
+    verbose: int
+    backend: str
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the clusters of `X`.
+
+        Ctrl-C ends the search with the best clustering found so far; `stop_` then says so.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            float32 and float64 are clustered as they are; float16 and integers are widened.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+
+        Returns
+        -------
+        self
+        """
+        X = validate_data(self, X, dtype="numeric", order="C")
+        k = check_n_clusters(self.n_clusters, len(X))
+        check_int("verbose", int(self.verbose), 0)
+        restarts = self._restarts()
+        with shown(int(self.verbose)):
+            found = self._search(Points.of(X, sample_weight), k, restarts, seed_of(self.random_state))
+        return self._store(found)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The nearest cluster of every sample, the lowest number on ties.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        labels : ndarray of shape (n_samples,), int32
+        """
+        with hold(self._points(X), self.backend) as ops:
+            return ops.fetch(ops.label(self._centers()[None]), 0)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Euclidean distance of every sample to every centre.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distances : ndarray of shape (n_samples, n_clusters)
+        """
+        with hold(self._points(X), self.backend) as ops:
+            return ops.distances(self._centers())
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus J of `X` at the centres found; higher is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        score : float
+        """
+        with hold(self._points(X, sample_weight), self.backend) as ops:
+            centers = self._centers()[None]
+            return -float(ops.objective(centers, ops.label(centers))[0])
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+        raise NotImplementedError
+
+    def _restarts(self) -> int:
+        """The number of restarts that `n_init` stands for, as in scikit-learn."""
+        given = not isinstance(self.init, str)
+        if isinstance(self.n_init, str) and self.n_init == "auto":
+            return 1 if given or self.init == "k-means++" else 10
+        restarts = check_int("n_init", self.n_init, 1)
+        if given and restarts > 1:
+            warnings.warn(
+                f"init is an array, so n_init={restarts} restarts would be the same: only one is made.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return 1
+        return restarts
+
+    def _store(self, found: Clustering) -> Self:
+        distinct = len(np.unique(found.labels))
+        if distinct < len(found.centers):
+            warnings.warn(
+                f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
+                f"({len(found.centers)}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.labels_ = found.labels
+        self.cluster_centers_ = found.centers
+        self.inertia_ = found.inertia
+        self.inertias_ = found.inertias
+        self.n_iter_ = found.n_iter
+        self.trace_ = found.trace
+        self.stop_ = found.stop
+        self.backend_ = found.backend
+        return self
+
+    def _points(self, X: Any, sample_weight: Any = None) -> Points:
+        check_is_fitted(self)
+        return Points.of(validate_data(self, X, reset=False, dtype="numeric", order="C"), sample_weight)
+
+    def _centers(self) -> np.ndarray:
+        return self.cluster_centers_.astype(np.float64)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.cluster_centers_.shape[0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+class TabuKMeans(_Clusterer):
+    """K-Means clustering by tabu search with quantized means (QM-TS).
+
+    Centres are first restricted to data points and moved by tabu search, which leaves local minima because
+    it always moves on, also to worse solutions, and never back. The best solution found is then refined.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        Where a restart begins. The paper begins at random points; centres that are not data points are
+        moved to the nearest one.
+    n_init : int or "auto", default="auto"
+        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        whatever their number.
+    max_iter : int, default=400
+        Iterations of the tabu search (IT_max).
+    patience : int, optional
+        Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
+    refine : {"lloyd", "centroid"}, default="lloyd"
+        Refine the best solution by K-Means, or only take the centroids of its clusters.
+    scope : {"cluster", "global"}, default="cluster"
+        Whether a point that was the mean of a cluster is forbidden to that cluster, or to all.
+    n_neighbors : int, default=1
+        Neighbours evaluated per iteration; the best of them is moved to.
+    backend : {"auto", "numpy", "cuda"}, default="auto"
+        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    inertia_ : float
+        J, the sum of squared distances to the centres, weighted by `sample_weight`.
+    center_indices_ : ndarray of shape (n_clusters,)
+        The quantized means that the centres were refined from: rows of `X`.
+    inertias_ : ndarray of shape (n_restarts,)
+        J of every restart.
+    n_iter_ : int
+        Iterations of the restart that won.
+    trace_ : Trace
+        J, best J and moves per restart and iteration.
+    stop_ : Stop
+        Why the search stopped.
+    backend_ : str
+        What computed it.
+
+    References
+    ----------
+    Gyamfi, Brusey and Hunt, "K-Means Clustering using Tabu Search with Quantized Means", 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gputabu import TabuKMeans
+    >>> model = TabuKMeans(3, random_state=0).fit(load_iris().data)
+    >>> round(model.inertia_, 2), model.predict([[5.1, 3.5, 1.4, 0.2]]).shape
+    (78.85, (1,))
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: Any = "auto",
+        max_iter: int = 400,
+        patience: int | None = None,
+        refine: str = "lloyd",
+        scope: str = "cluster",
+        n_neighbors: int = 1,
+        backend: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.patience = patience
+        self.refine = refine
+        self.scope = scope
+        self.n_neighbors = n_neighbors
+        self.backend = backend
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+        return quantized.search(
+            points,
+            k,
+            init=self.init,
+            restarts=restarts,
+            max_iter=self.max_iter,
+            patience=self.patience,
+            refine=self.refine,
+            scope=self.scope,
+            n_neighbors=self.n_neighbors,
+            seed=seed,
+            backend=self.backend,
+        )
+
+    def _store(self, found: Clustering) -> Self:
+        self.center_indices_ = found.center_indices
+        return super()._store(found)
+
+
+class KMeans(_Clusterer):
+    """K-Means by Lloyd's algorithm, on every backend with the same bits.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        K-Means++ is the greedy variant with 2 + ln(n_clusters) draws per centre, as in scikit-learn.
+    n_init : int or "auto", default="auto"
+        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise.
+    max_iter : int, default=300
+    tol : float, default=0
+        Stop when the centres together move less than `tol` times the mean variance of the features; 0
+        stops only when no sample changes cluster.
+    backend : {"auto", "numpy", "cuda"}, default="auto"
+        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+    inertia_ : float
+        J, the sum of squared distances to the centres, weighted by `sample_weight`.
+    inertias_ : ndarray of shape (n_restarts,)
+        J of every restart.
+    n_iter_ : int
+        Iterations of the restart that won.
+    trace_ : Trace
+        J, best J and number of samples that changed cluster, per restart and iteration.
+    stop_ : Stop
+        Why the search stopped.
+    backend_ : str
+        What computed it.
+
+    Examples
+    --------
+    >>> from gputabu import KMeans
+    >>> model = KMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]])
+    >>> sorted(model.cluster_centers_.ravel().tolist())
+    [0.5, 10.5]
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        n_init: Any = "auto",
+        max_iter: int = 300,
+        tol: float = 0.0,
+        backend: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.tol = tol
+        self.backend = backend
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+        return lloyd.run(
+            points,
+            k,
+            init=self.init,
+            restarts=restarts,
+            max_iter=self.max_iter,
+            tol=self.tol,
+            seed=seed,
+            backend=self.backend,
+        )
+
+
+def seed_of(random_state: Any) -> int:
+    """The 64-bit seed that `random_state` stands for; an int is itself."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return check_int("random_state", random_state, 0, 2**64 - 1)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    return int(check_random_state(random_state).randint(2**31 - 1))

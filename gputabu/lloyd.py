@@ -1,0 +1,182 @@
+"""K-Means by Lloyd's algorithm (eq. 3 and 4): the baseline, and the refinement of what a search found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputabu import seeding, tabu
+from gputabu.backend import hold
+from gputabu.backend.ops import Labels, Ops
+from gputabu.backend.reductions import quantize
+from gputabu.interrupts import Interrupts
+from gputabu.points import Points, Totals
+from gputabu.results import Clustering, Stop
+from gputabu.runs import Course, Finished, choose, restart_numbers
+from gputabu.validation import check_int, check_n_clusters, check_real
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """Where R descents ended."""
+
+    centers: np.ndarray  # (R, K, d) float64
+    stop: list[Stop]
+    course: Course
+
+
+def run(
+    X: object,
+    n_clusters: int,
+    *,
+    weights: object = None,
+    init: object = "k-means++",
+    restarts: int | Sequence[int] = 1,
+    max_iter: int = 300,
+    tol: float = 0.0,
+    trials: int | None = None,
+    seed: int = 0,
+    backend: str = "auto",
+) -> Clustering:
+    """Cluster `X` by K-Means from one or more starts and return the best.
+
+    Parameters
+    ----------
+    X : (N, d) array or Points
+    n_clusters : int
+    weights : (N,) array, optional
+    init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
+    restarts : int or sequence of int
+        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    max_iter : int
+    tol : float
+        Stop when the centres together move less than `tol` times the mean variance of the features;
+        0 stops only when no point changes cluster.
+    trials : int, optional
+        Draws per point of K-Means++; the default is 2 + ln K, and 1 is the original algorithm.
+    seed : int
+    backend : {"auto", "numpy", "cuda"}
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> from gputabu import lloyd
+    >>> found = lloyd.run([[0.0], [1.0], [10.0], [11.0]], 2, seed=0)
+    >>> found.inertia, found.stop.name
+    (1.0, 'CONVERGED')
+    """
+    points = Points.of(X, weights)
+    k = check_n_clusters(n_clusters, points.n)
+    check_int("max_iter", max_iter, 1)
+    check_real("tol", tol, 0)
+    numbers = restart_numbers(restarts)
+    finished: list[Finished] = []
+    with hold(points, backend) as ops, Interrupts() as interrupts:
+        start = seeding.starts(ops, init, k, seed, trials)
+        for batch in tabu.batches(numbers, points.n):
+            if interrupts.asked and finished:
+                break
+            centers = start.centers(batch)
+            found = descend(ops, centers, max_iter, tol, interrupts, traced=True)
+            finished.append(finish(ops, found, batch))
+        return choose(finished, ops.name, interrupts.asked)
+
+
+def descend(
+    ops: Ops,
+    centers: np.ndarray,
+    max_iter: int,
+    tol: float = 0.0,
+    interrupts: Interrupts | None = None,
+    traced: bool = False,
+) -> Descent:
+    """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
+    r, k, d = centers.shape
+    ended, stops = centers.copy(), [Stop.MAX_ITER] * r
+    course = Course(r)
+    active = np.arange(r)
+    labels = ops.blank(r)
+    totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
+    allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
+    for iteration in range(max_iter):
+        step = ops.assign(centers, labels)  # eq. 4
+        totals = totals + step.totals
+        moved = ops.grid.centroids(relocate(ops, centers, labels, totals), centers)  # eq. 3
+        if traced:
+            if iteration == 0:
+                course.start(active, ops.objective(centers, labels))
+            course.add(active, _between(ops, totals), step.changed)
+        shift = ((moved - centers) ** 2).sum(axis=(1, 2))
+        centers = moved
+        ended[active] = centers
+        settled = step.changed == 0
+        close = ~settled & (shift <= allowed) if tol else np.zeros_like(settled)
+        over = settled | close
+        for i in np.flatnonzero(over):
+            stops[active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
+        if interrupts is not None and interrupts.asked:
+            for i in np.flatnonzero(~over):
+                stops[active[i]] = Stop.INTERRUPTED
+            break
+        if over.any():
+            keep = np.flatnonzero(~over)
+            active, centers, totals = active[keep], centers[keep], totals[keep]
+            labels = ops.take(labels, keep)
+        if len(active) == 0:
+            break
+    return Descent(ended, stops, course)
+
+
+def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:
+    """Give empty clusters the points farthest from their centres, one each, as scikit-learn does.
+
+    The point leaves the total of its old cluster; labels follow at the next assignment. centers (R, K, d) are
+    those the labels were made with. Returns the totals (R, K, C) to take the centroids of.
+    """
+    empty = Totals.counts(totals) == 0  # (R, K)
+    if not empty.any():
+        return totals
+    totals = totals.copy()
+    for r in np.flatnonzero(empty.any(axis=1)):
+        rows, owners = ops.farthest(centers[r], labels, int(r), int(empty[r].sum()))
+        weights = None if ops.points.weights is None else ops.points.weights_at(rows)
+        terms = quantize(ops.points.rows(rows), weights, ops.grid).astype(np.int64)
+        for k, owner, term in zip(np.flatnonzero(empty[r]), owners, terms, strict=False):
+            totals[r, owner] -= term
+            totals[r, k] = term
+    return totals
+
+
+def finish(ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray | None = None) -> Finished:
+    """Round the centres to the dtype of the points, then label by them: what is returned is consistent."""
+    centers = found.centers.astype(ops.points.dtype)
+    wide = centers.astype(np.float64)
+    labels = ops.label(wide)
+    inertia = ops.objective(wide, labels)
+    best = int(inertia.argmin())  # the first of equals
+    return Finished(
+        numbers=list(batch),
+        inertia=inertia,
+        best=best,
+        labels=ops.fetch(labels, best),
+        centers=centers[best],
+        indices=None if indices is None else indices[best],
+        stop=found.stop,
+        course=found.course,
+    )
+
+
+def _between(ops: Ops, totals: np.ndarray) -> np.ndarray:
+    """J at the centroids of the clusters as total scatter less the scatter between clusters: (R,).
+
+    No pass over the points; good to about 1e-15 of the total scatter, which is enough for a trace.
+    """
+    offset = np.broadcast_to(ops.grid.offset, (*totals.shape[:2], ops.points.d))
+    away = ops.grid.centroids(totals, offset) - offset
+    between = (ops.grid.weights(totals) * (away**2).sum(axis=2)).sum(axis=1)
+    return np.maximum(ops.scatter - between, 0.0)

@@ -1,0 +1,245 @@
+"""QM-TS: tabu search with quantized means (Gyamfi, Brusey and Hunt 2016, sections IV and V).
+
+A solution M is K data points, the quantized means. One iteration moves every mean at once to the free member
+x*_k of its cluster that minimises ΔJ_k (eq. 13), relabels all points (eq. 15) and evaluates J (eq. 2).
+
+Eq. 13 has a closed form. With c_k the centroid of C_k and N_k its weight,
+ΔJ_k(x) = N_k (‖x − c_k‖² − ‖μ_k − c_k‖²), so that x*_k is the free member nearest to the centroid: one
+pass over the points instead of one over pairs of them. That pass, `survey`, also yields J at the centroids.
+
+Where the paper is silent: ties go to the lowest row number, a cluster without members keeps its mean, and in
+scope "global" so does one that the deletion rule cannot free, because other rows forbid its members as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gputabu import lloyd, seeding, tabu
+from gputabu.backend import hold
+from gputabu.backend.ops import Labels, Ops, Surveyed
+from gputabu.interrupts import Interrupts
+from gputabu.points import Points, Totals
+from gputabu.results import Clustering, Stop
+from gputabu.runs import Course, Finished, choose, restart_numbers
+from gputabu.tabu import Best, Memory
+from gputabu.validation import check_choice, check_int, check_n_clusters
+
+#: Whether a tabu entry of cluster k forbids a point to that cluster only, or to all.
+SCOPES = ("cluster", "global")
+#: How M_b is refined (section IV-E): K-Means from it, or the centroids of its clusters.
+REFINEMENTS = ("lloyd", "centroid")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The parameters of a search."""
+
+    max_iter: int = 400  # IT_max
+    patience: int = 100  # r_max
+    scope: str = "cluster"
+    n_neighbors: int = 1  # R of section IV-B
+
+    @classmethod
+    def checked(cls, max_iter: int, patience: int | None, scope: str, n_neighbors: int) -> Plan:
+        check_int("max_iter", max_iter, 1)
+        return cls(
+            max_iter,
+            max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1),
+            check_choice("scope", scope, SCOPES),
+            check_int("n_neighbors", n_neighbors, 1),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """R searches between two iterations."""
+
+    means: np.ndarray  # (R, K) M_c, row numbers
+    labels: Labels  # (R, N) of M_c
+    totals: np.ndarray  # (R, K, C) of the clusters of M_c
+    seen: Surveyed  # what the survey of M_c found: J_c and the candidates for the next move
+    memory: Memory
+    best: Best
+
+    def take(self, ops: Ops, restarts: np.ndarray) -> State:
+        """These restarts only."""
+        seen = Surveyed(self.seen.cost[restarts], self.seen.index[restarts], self.seen.inside[restarts])
+        return State(
+            self.means[restarts],
+            ops.take(self.labels, restarts),
+            self.totals[restarts],
+            seen,
+            self.memory.take(restarts),
+            self.best.take(restarts),
+        )
+
+
+def search(
+    X: object,
+    n_clusters: int,
+    *,
+    weights: object = None,
+    init: object = "random",
+    restarts: int | Sequence[int] = 1,
+    max_iter: int = 400,
+    patience: int | None = None,
+    refine: str = "lloyd",
+    scope: str = "cluster",
+    n_neighbors: int = 1,
+    seed: int = 0,
+    backend: str = "auto",
+) -> Clustering:
+    """Cluster `X` by tabu search with quantized means and return the best of the restarts.
+
+    Parameters
+    ----------
+    X : (N, d) array or Points
+    n_clusters : int
+    weights : (N,) array, optional
+    init : {"random", "k-means++"}, (K, d) centres or (K,) row numbers
+        Centres that are not data points are moved to the nearest one.
+    restarts : int or sequence of int
+        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    max_iter : int
+        IT_max, iterations of the tabu search.
+    patience : int, optional
+        r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
+    refine : {"lloyd", "centroid"}
+        Refinement of the best solution: K-Means from it, or the centroids of its clusters.
+    scope : {"cluster", "global"}
+        Whether a point once used as the mean of a cluster is forbidden to that cluster, or to all.
+    n_neighbors : int
+        Neighbours evaluated per iteration (R in section IV-B); the best by J is moved to.
+    seed : int
+    backend : {"auto", "numpy", "cuda"}
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> from gputabu import quantized
+    >>> found = quantized.search([[0.0], [1.0], [10.0], [11.0]], 2, seed=0)
+    >>> found.inertia, sorted(found.centers.ravel().tolist())
+    (1.0, [0.5, 10.5])
+    """
+    points = Points.of(X, weights)
+    k = check_n_clusters(n_clusters, points.n)
+    plan = Plan.checked(max_iter, patience, scope, n_neighbors)
+    check_choice("refine", refine, REFINEMENTS)
+    numbers = restart_numbers(restarts)
+    finished: list[Finished] = []
+    with hold(points, backend) as ops, Interrupts() as interrupts:
+        start = seeding.starts(ops, init, k, seed)
+        for batch in tabu.batches(numbers, points.n):
+            if interrupts.asked and finished:
+                break
+            best, stops, course = explore(ops, start.indices(batch), plan, interrupts)
+            centers = refined(ops, best.means, refine, interrupts)
+            found = lloyd.Descent(centers, stops, course)
+            finished.append(lloyd.finish(ops, found, batch, best.means))
+        return choose(finished, ops.name, interrupts.asked)
+
+
+def explore(
+    ops: Ops, means: np.ndarray, plan: Plan, interrupts: Interrupts
+) -> tuple[Best, list[Stop], Course]:
+    """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement."""
+    r = len(means)
+    state = begin(ops, means, plan)
+    course = Course(r)
+    course.start(np.arange(r), state.best.cost, means)
+    ended = Best(state.best.cost.copy(), means.copy(), state.best.stale.copy())
+    stops = [Stop.MAX_ITER] * r
+    active = np.arange(r)
+    for iteration in range(1, plan.max_iter + 1):
+        before = state.means
+        state = step(ops, state, plan)
+        moves = (state.means != before).sum(axis=1)
+        course.add(active, state.seen.cost, moves, state.means)
+        ended.cost[active], ended.means[active] = state.best.cost, state.best.means
+        over = state.best.stale >= plan.patience
+        for i in active[over]:
+            stops[i] = Stop.PATIENCE
+        if interrupts.asked:
+            for i in active[~over]:
+                stops[i] = Stop.INTERRUPTED
+            break
+        if over.all() or iteration == plan.max_iter:
+            break
+        if over.any():
+            keep = np.flatnonzero(~over)
+            active, state = active[keep], state.take(ops, keep)
+    return ended, stops, course
+
+
+def begin(ops: Ops, means: np.ndarray, plan: Plan) -> State:
+    """M_c = M_b = M^(0), and J_b."""
+    r, k = means.shape
+    d = ops.points.d
+    totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
+    memory = Memory(r, k, shared=plan.scope == "global")
+    labels = ops.blank(r)
+    totals, seen = evaluate(ops, means, labels, totals, memory.rows, plan)
+    return State(means, labels, totals, seen, memory, Best.start(seen.cost, means))
+
+
+def step(ops: Ops, state: State, plan: Plan) -> State:
+    """One iteration: move to the best neighbour, whether it is better or not, and forbid the way back."""
+    r, k = state.means.shape
+    m = plan.n_neighbors
+    proposed = neighbours(state)  # (R, M, K)
+    state.memory.push(state.means)  # before the survey: M_c is forbidden from now on
+    labels, totals, rows = state.labels, state.totals, state.memory.rows
+    if m > 1:
+        each = np.repeat(np.arange(r), m)
+        labels, totals, rows = ops.take(labels, each), totals[each], rows[each]
+    means = proposed.reshape(r * m, k)
+    totals, seen = evaluate(ops, means, labels, totals, rows, plan)
+    moved = State(means, labels, totals, seen, state.memory, state.best)
+    if m > 1:
+        won = np.arange(r) * m + seen.cost.reshape(r, m).argmin(axis=1)  # the first of equals
+        seen = Surveyed(seen.cost[won], seen.index[won], seen.inside[won])
+        moved = State(means[won], ops.take(labels, won), totals[won], seen, state.memory, state.best)
+    return replace(moved, best=state.best.updated(moved.seen.cost, moved.means))
+
+
+def neighbours(state: State) -> np.ndarray:
+    """The analytic neighbours of M_c: x*_k of every cluster, and its runners-up: (R, M, K).
+
+    Applies the deletion rule to the tabu rows of clusters whose members are all forbidden.
+    """
+    free = state.seen.index  # (R, K, M), -1 behind the last free point
+    stuck = (free[..., 0] < 0) & (Totals.counts(state.totals) > 0)
+    freed = state.memory.release(state.seen.inside, stuck)  # (R, K)
+    first = np.where(freed >= 0, freed, np.where(free[..., 0] >= 0, free[..., 0], state.means))
+    chosen = [first]
+    for i in range(1, free.shape[-1]):  # a cluster with fewer free points repeats its last
+        chosen.append(np.where(free[..., i] >= 0, free[..., i], chosen[-1]))
+    return np.stack(chosen, axis=1)
+
+
+def evaluate(
+    ops: Ops, means: np.ndarray, labels: Labels, totals: np.ndarray, tabu_rows: np.ndarray, plan: Plan
+) -> tuple[np.ndarray, Surveyed]:
+    """Relabel by the quantized means (eq. 15), then J at the centroids (eq. 2) and the next candidates."""
+    centers = ops.points.rows(means)
+    totals = totals + ops.assign(centers, labels).totals
+    centroids = ops.grid.centroids(totals, centers)
+    return totals, ops.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)
+
+
+def refined(ops: Ops, means: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:
+    """The centres that M_b is refined to (section IV-E): (R, K) -> (R, K, d)."""
+    centers = ops.points.rows(means)
+    rounds = 1 if refine == "centroid" or interrupts.asked else REFINE_ITER
+    return lloyd.descend(ops, centers, rounds, interrupts=interrupts).centers
+
+
+#: K-Means ends long before this; it is there so that nothing runs for ever.
+REFINE_ITER = 10_000

@@ -1,0 +1,102 @@
+"""From the restarts of a search to one result: courses are recorded, batches joined, the best is chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputabu.results import Clustering, Stop, Trace
+from gputabu.validation import check_int
+
+
+class Course:
+    """Records what each of R restarts did, iteration by iteration, while it was active."""
+
+    def __init__(self, restarts: int) -> None:
+        self.restarts = restarts
+        self.steps: list[tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]] = []
+
+    def start(self, active: np.ndarray, cost: np.ndarray, means: np.ndarray | None = None) -> None:
+        self.steps.append((active, cost, None, means))
+
+    def add(
+        self, active: np.ndarray, cost: np.ndarray, moves: np.ndarray, means: np.ndarray | None = None
+    ) -> None:
+        self.steps.append((active, cost, moves, means))
+
+    def trace(self) -> Trace:
+        t = len(self.steps)
+        current = np.full((self.restarts, t), np.nan)
+        moves = np.full((self.restarts, max(t - 1, 0)), -1, np.int64)
+        first = self.steps[0][3] if t else None
+        means = None if first is None else np.full((self.restarts, t, first.shape[1]), -1, np.int64)
+        for i, (active, cost, moved, where) in enumerate(self.steps):
+            current[active, i] = cost
+            if moved is not None:
+                moves[active, i - 1] = moved
+            if means is not None and where is not None:
+                means[active, i] = where
+        best = np.where(np.isnan(current), np.nan, np.fmin.accumulate(current, axis=1))
+        return Trace(current, best, moves, means)
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A batch of restarts that has ended; only the labels of its best restart are kept."""
+
+    numbers: list[int]
+    inertia: np.ndarray  # (R,)
+    best: int  # position of the best restart in the batch
+    labels: np.ndarray  # (N,) of the best
+    centers: np.ndarray  # (K, d) of the best
+    indices: np.ndarray | None  # (K,) of the best
+    stop: list[Stop]
+    course: Course
+
+
+def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
+    """The numbers of the restarts to run: 0, 1, … for a count."""
+    if isinstance(restarts, Sequence | np.ndarray):
+        return [check_int("restarts", int(number), 0) for number in restarts]
+    return list(range(check_int("restarts", restarts, 1)))
+
+
+def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clustering:
+    """The lowest J of all restarts; the lowest restart number on ties."""
+    first = min(range(len(finished)), key=lambda b: finished[b].inertia[finished[b].best])
+    won = finished[first]
+    trace = _join([batch.course.trace() for batch in finished])
+    at = sum(len(batch.numbers) for batch in finished[:first]) + won.best
+    return Clustering(
+        labels=won.labels,
+        centers=won.centers,
+        inertia=float(won.inertia[won.best]),
+        center_indices=won.indices,
+        n_iter=int(trace.n_iter[at]),
+        stop=Stop.INTERRUPTED if interrupted else won.stop[won.best],
+        restart=won.numbers[won.best],
+        inertias=np.concatenate([batch.inertia for batch in finished]),
+        trace=trace,
+        backend=backend,
+    )
+
+
+def _join(traces: Sequence[Trace]) -> Trace:
+    """One trace of all batches, padded to the longest."""
+    if len(traces) == 1:
+        return traces[0]
+    t = max(trace.current.shape[1] for trace in traces)
+
+    def pad(array: np.ndarray, length: int, value: float) -> np.ndarray:
+        widths = [(0, 0), (0, length - array.shape[1])] + [(0, 0)] * (array.ndim - 2)
+        return np.pad(array, widths, constant_values=value)
+
+    means = [pad(trace.means, t, -1) for trace in traces if trace.means is not None]
+    return Trace(
+        np.concatenate([pad(trace.current, t, np.nan) for trace in traces]),
+        np.concatenate([pad(trace.best, t, np.nan) for trace in traces]),
+        np.concatenate([pad(trace.moves, t - 1, -1) for trace in traces]),
+        np.concatenate(means) if means else None,
+    )

@@ -1,0 +1,163 @@
+"""Where restarts begin: K points at random, or K-Means++ (Arthur and Vassilvitskii 2007, greedy)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputabu import draws
+from gputabu.backend.ops import Ops
+from gputabu.points import Points, exponent
+from gputabu.validation import check_choice, check_finite, check_indices, check_int
+
+#: What `init=` accepts by name.
+METHODS = ("random", "k-means++")
+#: Bits of the potential: integers below 2^62 can be added to it without overflow.
+POTENTIAL_BITS = 60
+#: The grid of the potential is refined when fewer bits than these are in use.
+ENOUGH_BITS = 40
+
+
+def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.ndarray:
+    """K points of distinct value per restart, drawn in proportion to weight: (R, K) row numbers.
+
+    Where the data has fewer distinct values than K, the rest are repeated.
+    """
+    return np.stack([_distinct(ops.points, k, seed, restart) for restart in restarts])
+
+
+def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int | None = None) -> np.ndarray:
+    """K-Means++: each next point is drawn in proportion to weight times D², (R, K) row numbers.
+
+    The best of `trials` draws (by default 2 + ln K, as in scikit-learn) is taken; 1 is the original.
+    Draws are exact: potentials are integers, and so are the running totals that a draw is looked up in.
+    """
+    t = 2 + int(np.log(k)) if trials is None else trials
+    r = len(restarts)
+    words = np.stack([draws.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
+    chosen = np.empty((r, k), np.int64)
+    chosen[:, 0] = by_weight(ops.points, words[:, 0])
+    covered = ops.nothing_covered(r)  # (R, N) d² to the nearest point chosen
+    shift = np.full(r, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
+    potential = None
+    for i in range(1, k):
+        ops.cover(ops.points.rows(chosen[:, i - 1]), covered)
+        shift, potential = _refine(ops, covered, shift, potential)
+        mine = words[:, 1 + (i - 1) * t : 1 + i * t]  # (R, T)
+        live = potential > 0
+        targets = draws.below(mine, np.where(live, potential, 1)[:, None])
+        candidates = ops.sample(covered, shift, np.where(live[:, None], targets, -1))
+        candidates[~live] = by_weight(ops.points, mine[~live])  # every point is on a chosen one
+        gains = ops.trial_gains(ops.points.rows(candidates), covered, shift)  # (R, T)
+        best = gains.argmax(axis=1)[:, None]  # the first of equals
+        chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
+        potential = potential - np.take_along_axis(gains, best, axis=1)[:, 0]
+    return chosen
+
+
+def by_weight(points: Points, words: np.ndarray) -> np.ndarray:
+    """Row numbers drawn in proportion to weight, one per word."""
+    prefix = points.weight_prefix
+    if prefix is None:
+        return draws.below(words, np.array(points.n))
+    return np.searchsorted(prefix, draws.below(words, prefix[-1]), side="right")
+
+
+def _distinct(points: Points, k: int, seed: int, restart: int) -> np.ndarray:
+    """The first K rows of distinct value in a sequence of draws."""
+    n_draws = 2 * k + 16
+    while True:
+        rows = by_weight(points, draws.words(seed, restart, n_draws))
+        _, first = np.unique(points.rows(rows), axis=0, return_index=True)
+        if len(first) >= k:
+            return rows[np.sort(first)[:k]]
+        if n_draws > 64 * (points.n + 16):  # few values, or weights so uneven that some never come
+            return _fill(rows[np.sort(first)], points, k)
+        n_draws *= 4
+
+
+def _fill(rows: np.ndarray, points: Points, k: int) -> np.ndarray:
+    """Complete `rows` to K: first by rows of other values, then by rows not yet taken, in order."""
+    everything = np.arange(points.n)
+    weights = None if points.weights is None else np.concatenate(points.weights)
+    if weights is not None:
+        everything = np.concatenate([np.flatnonzero(weights > 0), np.flatnonzero(weights == 0)])
+    order = np.concatenate([rows, everything[~np.isin(everything, rows)]])
+    _, first = np.unique(points.rows(order), axis=0, return_index=True)
+    other = np.sort(first)
+    rest = np.setdiff1d(np.arange(len(order)), other)
+    return order[np.concatenate([other, rest])[:k]]
+
+
+def _refine(
+    ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
+    if potential is None:
+        potential = ops.potential(covered, shift)
+    finest = POTENTIAL_BITS - ops.grid.cost + 400
+    while True:
+        bits = np.array([int(p).bit_length() for p in potential])
+        poor = (bits < ENOUGH_BITS) & (shift < finest)
+        if not poor.any():
+            return shift, potential
+        shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), finest), shift)
+        potential = ops.potential(covered, shift)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """Where each restart begins, as row numbers or as centres."""
+
+    ops: Ops
+    k: int
+    seed: int
+    method: str | None  # "random", "k-means++", or None where `given` is
+    given: np.ndarray | None = None  # (K, d) centres or (K,) row numbers
+    trials: int | None = None
+
+    def indices(self, restarts: Sequence[int]) -> np.ndarray:
+        """(R, K) row numbers; centres that were given are moved to the nearest point."""
+        if self.method == "random":
+            return random_points(self.ops, self.k, self.seed, restarts)
+        if self.method == "k-means++":
+            return plus_plus(self.ops, self.k, self.seed, restarts, self.trials)
+        assert self.given is not None
+        rows = self.given if self.given.ndim == 1 else self.ops.closest(self.given)
+        return np.tile(rows, (len(restarts), 1))
+
+    def centers(self, restarts: Sequence[int]) -> np.ndarray:
+        """(R, K, d) float64."""
+        if self.given is not None and self.given.ndim == 2:
+            return np.tile(self.given, (len(restarts), 1, 1))
+        return self.ops.points.rows(self.indices(restarts))
+
+
+def starts(ops: Ops, init: object, k: int, seed: int, trials: int | None = None) -> Starts:
+    """Check `init` and return the starts it stands for."""
+    if trials is not None:
+        check_int("trials", trials, 1)
+    check_int("seed", seed, 0, 2**64 - 1)
+    if isinstance(init, str):
+        return Starts(ops, k, seed, check_choice("init", init, METHODS), trials=trials)
+    return Starts(ops, k, seed, None, check_init(init, k, ops.points))
+
+
+def check_init(init: object, k: int, points: Points) -> np.ndarray:
+    """Centres (K, d) as float64, or row numbers (K,) as int64."""
+    try:
+        array = np.asarray(init)
+    except ValueError:
+        array = np.empty(0, object)
+    n, d = points.n, points.d
+    allowed = f"one of {METHODS}, centres of shape ({k}, {d}) or {k} row numbers"
+    if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
+        raise ValueError(f"init={init!r} must be {allowed}.")
+    if array.shape == (k,) and array.dtype.kind in "iu":
+        return check_indices("init", array, n)
+    if array.shape != (k, d):
+        raise ValueError(f"init has shape {array.shape} and dtype {array.dtype}; it must be {allowed}.")
+    check_finite(array, "init")
+    return array.astype(np.float64)

@@ -1,0 +1,138 @@
+"""Checks at the door: one sentence naming the parameter, its value and what is allowed."""
+
+from __future__ import annotations
+
+import numbers
+import warnings
+from collections.abc import Collection
+
+import numpy as np
+
+#: Weighted squares of numbers beyond these leave the range of float64.
+LARGEST, SMALLEST = 1e100, 1e-100
+
+
+def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
+    """Return `value` as an int in [low, high], or say what was wrong with it."""
+    allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
+    if not isinstance(value, numbers.Integral) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}={value!r} must be {allowed}.")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        raise ValueError(f"{name}={value!r} must be {allowed}.")
+    return number
+
+
+def check_real(name: str, value: object, low: float) -> float:
+    """Return `value` as a finite float >= low, or say what was wrong with it."""
+    if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}={value!r} must be a number >= {low}.")
+    number = float(value)
+    if not (np.isfinite(number) and number >= low):
+        raise ValueError(f"{name}={value!r} must be a finite number >= {low}.")
+    return number
+
+
+def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
+    """Return `value` if it is one of the words in `allowed`."""
+    if not isinstance(value, str) or value not in allowed:
+        raise ValueError(f"{name}={value!r} must be one of {', '.join(repr(word) for word in allowed)}.")
+    return value
+
+
+def check_n_clusters(n_clusters: object, n_samples: int) -> int:
+    """Return K, an integer from 1 to N."""
+    k = check_int("n_clusters", n_clusters, 1)
+    if n_samples < k:
+        raise ValueError(f"n_samples={n_samples} should be >= n_clusters={k}.")
+    return k
+
+
+def check_matrix(X: object, name: str = "X") -> np.ndarray:
+    """Return `X` as a C-contiguous (N, d) array of float32 or float64, without a copy where it is one.
+
+    Other numbers are widened to float64 (float16 to float32); what float64 cannot hold is warned about.
+    """
+    if hasattr(X, "toarray") and hasattr(X, "nnz"):
+        raise TypeError(f"{name} is a sparse matrix and must be dense: pass {name}.toarray().")
+    try:
+        array = np.asarray(X)
+        if array.dtype.kind not in "fiub":
+            array = array.astype(np.float64) if array.dtype.kind == "O" else _not_numbers(name, array)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{name} must be an array of real numbers: {error}.") from None
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{name} has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
+    wanted = _float_for(array)
+    if wanted is not array.dtype:
+        array = _widen(array, wanted, name)
+    array = np.ascontiguousarray(array)
+    check_finite(array, name)
+    return array
+
+
+def check_finite(array: np.ndarray, name: str) -> None:
+    """Raise where `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold."""
+    low, high = float(array.min()), float(array.max())  # NaN passes through min and max
+    if not (np.isfinite(low) and np.isfinite(high)):
+        what = "NaN" if np.isnan(low) or np.isnan(high) else "infinity"
+        raise ValueError(f"{name} contains {what}; every value must be a finite number.")
+    if max(-low, high) > LARGEST:
+        worst = low if -low > high else high
+        raise ValueError(f"{name} contains {worst:g}; absolute values must be at most {LARGEST:g}.")
+
+
+def check_weights(weights: object, n_samples: int) -> np.ndarray | None:
+    """Return `weights` as (N,) float64, or None for weights that are all one."""
+    if weights is None:
+        return None
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"sample_weight must hold numbers, got dtype {array.dtype}.")
+    if array.ndim == 0:
+        array = np.full(n_samples, array[()])
+    if array.shape != (n_samples,):
+        raise ValueError(f"sample_weight has shape {array.shape} and must be ({n_samples},).")
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if not np.isfinite(array).all():
+        raise ValueError("sample_weight contains NaN or infinity; weights must be finite numbers >= 0.")
+    if array.min() < 0:
+        raise ValueError(f"sample_weight contains {array.min():g}; weights must be finite numbers >= 0.")
+    if array.max() == 0:
+        raise ValueError("sample_weight is zero everywhere; at least one weight must be > 0.")
+    if not SMALLEST <= array.max() <= LARGEST:
+        raise ValueError(
+            f"sample_weight has maximum {array.max():g}, which must be from {SMALLEST:g} to {LARGEST:g}."
+        )
+    return None if array.min() == array.max() == 1 else array
+
+
+def check_indices(name: str, value: np.ndarray, n_samples: int) -> np.ndarray:
+    """Return `value` as int64 row numbers in [0, N)."""
+    if value.min() < 0 or value.max() >= n_samples:
+        wrong = value.min() if value.min() < 0 else value.max()
+        raise ValueError(f"{name} contains row {wrong}; rows must be from 0 to {n_samples - 1}.")
+    return value.astype(np.int64)
+
+
+def _not_numbers(name: str, array: np.ndarray) -> np.ndarray:
+    raise TypeError(f"got dtype {array.dtype}")
+
+
+def _float_for(array: np.ndarray) -> np.dtype:
+    """The narrowest of float32 and float64 that the library computes in and that holds `array`."""
+    if array.dtype == np.float16:
+        return np.dtype(np.float32)
+    return array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+
+
+def _widen(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+    wide = array.astype(dtype)
+    exact = array.dtype.itemsize < 8
+    if not exact and not np.array_equal(wide.astype(array.dtype), array):
+        warnings.warn(
+            f"{name} has dtype {array.dtype} and values that float64 cannot hold; they were rounded.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return wide
