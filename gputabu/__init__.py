@@ -7,13 +7,4 @@ from gputabu.results import Clustering, Stop, Trace
 
 __version__ = "0.1.0"
 
-__all__ = [
-    "BackendUnavailable",
-    "Clustering",
-    "KMeans",
-    "Points",
-    "Stop",
-    "TabuKMeans",
-    "Trace",
-    "__version__",
-]
+__all__ = ["BackendUnavailable", "Clustering", "KMeans", "Points", "Stop", "TabuKMeans", "Trace"]

@@ -13,7 +13,7 @@ from gputabu.backend.ops import Labels, Ops
 from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
-from gputabu.results import Clustering, Stop
+from gputabu.results import Clustering, Stop, lowest
 from gputabu.runs import Course, Finished, choose, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_real
 
@@ -109,7 +109,7 @@ def descend(
         moved = ops.grid.centroids(relocate(ops, centers, labels, totals), centers)  # eq. 3
         if traced:
             if iteration == 0:
-                course.start(active, ops.objective(centers, labels))
+                course.start(ops.objective(centers, labels))
             course.add(active, _between(ops, totals), step.changed)
         shift = ((moved - centers) ** 2).sum(axis=(1, 2))
         centers = moved
@@ -158,7 +158,7 @@ def finish(ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray |
     wide = centers.astype(np.float64)
     labels = ops.label(wide)
     inertia = ops.objective(wide, labels)
-    best = int(inertia.argmin())  # the first of equals
+    best = int(lowest(inertia))
     return Finished(
         numbers=list(batch),
         inertia=inertia,

@@ -23,7 +23,7 @@ from gputabu.backend import hold
 from gputabu.backend.ops import Labels, Ops, Surveyed
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
-from gputabu.results import Clustering, Stop
+from gputabu.results import Clustering, Stop, lowest
 from gputabu.runs import Course, Finished, choose, restart_numbers
 from gputabu.tabu import Best, Memory
 from gputabu.validation import check_choice, check_int, check_n_clusters
@@ -153,7 +153,7 @@ def explore(
     r = len(means)
     state = begin(ops, means, plan)
     course = Course(r)
-    course.start(np.arange(r), state.best.cost, means)
+    course.start(state.best.cost, means)
     ended = Best(state.best.cost.copy(), means.copy(), state.best.stale.copy())
     stops = [Stop.MAX_ITER] * r
     active = np.arange(r)
@@ -161,7 +161,7 @@ def explore(
         before = state.means
         state = step(ops, state, plan)
         moves = (state.means != before).sum(axis=1)
-        course.add(active, state.seen.cost, moves, state.means)
+        course.add(active, state.seen.cost, moves, state.means, state.best.cost)
         ended.cost[active], ended.means[active] = state.best.cost, state.best.means
         over = state.best.stale >= plan.patience
         for i in active[over]:
@@ -203,7 +203,7 @@ def step(ops: Ops, state: State, plan: Plan) -> State:
     totals, seen = evaluate(ops, means, labels, totals, rows, plan)
     moved = State(means, labels, totals, seen, state.memory, state.best)
     if m > 1:
-        won = np.arange(r) * m + seen.cost.reshape(r, m).argmin(axis=1)  # the first of equals
+        won = np.arange(r) * m + lowest(seen.cost.reshape(r, m))
         seen = Surveyed(seen.cost[won], seen.index[won], seen.inside[won])
         moved = State(means[won], ops.take(labels, won), totals[won], seen, state.memory, state.best)
     return replace(moved, best=state.best.updated(moved.seen.cost, moved.means))

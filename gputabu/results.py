@@ -21,6 +21,16 @@ class Stop(Enum):
         return self.value
 
 
+#: Two values of J closer than this, relatively, differ by the rounding of the centroids if by anything.
+NOISE = 2.0**-40
+
+
+def lowest(cost: np.ndarray) -> np.ndarray:
+    """Position of the lowest J along the last axis: the first of those that differ only by rounding."""
+    least = cost.min(axis=-1, keepdims=True)
+    return (cost <= least * (1 + NOISE)).argmax(axis=-1)
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """The course of every restart; after a restart has stopped its rows hold NaN and -1.

@@ -7,8 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gputabu.results import Clustering, Stop, Trace
+from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.validation import check_int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One iteration of the restarts that were still active."""
+
+    active: np.ndarray  # (A,) which
+    cost: np.ndarray  # (A,) J
+    best: np.ndarray | None  # (A,) J_b, or None for the least so far
+    moves: np.ndarray | None  # (A,), or None at the start
+    means: np.ndarray | None  # (A, K)
 
 
 class Course:
@@ -16,29 +27,35 @@ class Course:
 
     def __init__(self, restarts: int) -> None:
         self.restarts = restarts
-        self.steps: list[tuple[np.ndarray, np.ndarray, np.ndarray | None, np.ndarray | None]] = []
+        self.entries: list[Entry] = []
 
-    def start(self, active: np.ndarray, cost: np.ndarray, means: np.ndarray | None = None) -> None:
-        self.steps.append((active, cost, None, means))
+    def start(self, cost: np.ndarray, means: np.ndarray | None = None) -> None:
+        self.entries.append(Entry(np.arange(self.restarts), cost, cost, None, means))
 
     def add(
-        self, active: np.ndarray, cost: np.ndarray, moves: np.ndarray, means: np.ndarray | None = None
+        self,
+        active: np.ndarray,
+        cost: np.ndarray,
+        moves: np.ndarray,
+        means: np.ndarray | None = None,
+        best: np.ndarray | None = None,
     ) -> None:
-        self.steps.append((active, cost, moves, means))
+        self.entries.append(Entry(active, cost, best, moves, means))
 
     def trace(self) -> Trace:
-        t = len(self.steps)
-        current = np.full((self.restarts, t), np.nan)
-        moves = np.full((self.restarts, max(t - 1, 0)), -1, np.int64)
-        first = self.steps[0][3] if t else None
-        means = None if first is None else np.full((self.restarts, t, first.shape[1]), -1, np.int64)
-        for i, (active, cost, moved, where) in enumerate(self.steps):
-            current[active, i] = cost
-            if moved is not None:
-                moves[active, i - 1] = moved
-            if means is not None and where is not None:
-                means[active, i] = where
-        best = np.where(np.isnan(current), np.nan, np.fmin.accumulate(current, axis=1))
+        r, t = self.restarts, len(self.entries)
+        current, best = np.full((r, t), np.nan), np.full((r, t), np.nan)
+        moves = np.full((r, max(t - 1, 0)), -1, np.int64)
+        first = self.entries[0].means if t else None
+        means = None if first is None else np.full((r, t, first.shape[1]), -1, np.int64)
+        for i, entry in enumerate(self.entries):
+            current[entry.active, i] = entry.cost
+            least = np.minimum(best[entry.active, i - 1], entry.cost) if entry.best is None else entry.best
+            best[entry.active, i] = least
+            if entry.moves is not None:
+                moves[entry.active, i - 1] = entry.moves
+            if means is not None and entry.means is not None:
+                means[entry.active, i] = entry.means
         return Trace(current, best, moves, means)
 
 
@@ -65,7 +82,7 @@ def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
 
 def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clustering:
     """The lowest J of all restarts; the lowest restart number on ties."""
-    first = min(range(len(finished)), key=lambda b: finished[b].inertia[finished[b].best])
+    first = int(lowest(np.array([batch.inertia[batch.best] for batch in finished])))
     won = finished[first]
     trace = _join([batch.course.trace() for batch in finished])
     at = sum(len(batch.numbers) for batch in finished[:first]) + won.best

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gputabu.results import NOISE
+
 #: Bytes that the labels and distances of a batch of restarts may take.
 BATCH_BYTES = 1 << 28
 #: Bytes per restart and point in the greediest phase (seeding: d², its integers and their running total).
@@ -94,8 +96,8 @@ class Best:
         return cls(cost, means, np.zeros(len(cost), np.int64))
 
     def updated(self, cost: np.ndarray, means: np.ndarray) -> Best:
-        """J_n < J_b: M_b = M_n, r = 0; otherwise r = r + 1."""
-        better = cost < self.cost
+        """J_n < J_b (by more than rounding): M_b = M_n, r = 0; otherwise r = r + 1."""
+        better = cost < self.cost * (1 - NOISE)
         return Best(
             np.where(better, cost, self.cost),
             np.where(better[:, None], means, self.means),

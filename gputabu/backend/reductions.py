@@ -105,10 +105,9 @@ class Least:
         )  # (R, K, S, M)
         if rows.shape[-2] == 1:
             return rows[..., 0, :]
+        # A stable sort of ascending spans leaves the lowest row first among equals.
         value, rows = value.reshape(*value.shape[:2], -1), rows.reshape(*rows.shape[:2], -1)
-        order = np.argsort(value, axis=-1, kind="stable")[
-            ..., : self.shape[-1]
-        ]  # stable: the lowest row first
+        order = np.argsort(value, axis=-1, kind="stable")[..., : self.shape[-1]]
         return np.take_along_axis(rows, order, axis=-1)
 
     def _held(self, span: int) -> np.ndarray:

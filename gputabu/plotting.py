@@ -1,0 +1,202 @@
+"""Pictures of a clustering and of the search that found it. Needs Matplotlib: the extra `gputabu[plot]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from gputabu.points import Points
+from gputabu.results import Clustering, Trace
+from gputabu.validation import check_int
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Okabe and Ito's colours, which people with any kind of colour vision tell apart; yellow, faint on white, last.
+COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
+#: When the colours are used up they come again with another marker: 63 clusters differ.
+MARKERS = "os^Dv<>ph"
+#: More points than MANY are thinned out to SHOWN; more would be ink on ink.
+MANY, SHOWN = 100_000, 50_000
+
+
+def clusters(X: Any, model: Any, ax: Axes | None = None, dims: Sequence[Any] | None = None) -> Axes:
+    """Draw the points, coloured by cluster, with the centres and the quantized means.
+
+    Above 100 000 points, 50 000 of them at equal steps through the rows are drawn.
+
+    Parameters
+    ----------
+    X : (N, d) array-like
+        The points that `model` was fitted to.
+    model : fitted estimator or Clustering
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    dims : two features, by name or number, optional
+        What to draw against what. By default the features where there are two, and otherwise the first two
+        principal components of the points drawn.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from gputabu import TabuKMeans, plotting
+    >>> X = [[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]]
+    >>> ax = plotting.clusters(X, TabuKMeans(2).fit(X))  # doctest: +SKIP
+    """
+    points = Points.of(X)
+    labels, centers, means = (_fitted(model, name) for name in ("labels", "centers", "center_indices"))
+    if len(labels) != points.n or centers.shape[1] != points.d:
+        fitted = (len(labels), centers.shape[1])
+        raise ValueError(f"X has shape {(points.n, points.d)}, but the model was fitted to {fitted}.")
+    shown = _thinned(points.n)
+    drawn = points.rows(shown)
+    origin, basis, titles = _plane(drawn, dims, _names(X, model, points.d))
+    ax = _axes(ax)
+    _scatter(ax, (drawn - origin) @ basis.T, labels[shown], len(centers))
+    _mark(ax, (centers - origin) @ basis.T, "centres", marker="X", s=130, c="black", edgecolors="white")
+    if means is not None:
+        rings = (points.rows(means) - origin) @ basis.T
+        _mark(ax, rings, "quantized means", marker="o", s=130, facecolors="none", edgecolors="black")
+    ax.set(xlabel=titles[0], ylabel=titles[1], title=f"{points.n:,} points in {len(centers)} clusters")
+    # The search for the best place looks at every point.
+    ax.legend(loc="best" if len(shown) <= 5000 else "upper right", framealpha=0.9)
+    return ax
+
+
+def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = None) -> Axes:
+    """Draw J per iteration: of the restart that won, its best so far, and the other restarts behind it.
+
+    Parameters
+    ----------
+    model : fitted estimator or Clustering
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    restarts : sequence of int, optional
+        Rows of the model's trace to draw behind the winning one; by default all.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from gputabu import TabuKMeans, plotting
+    >>> model = TabuKMeans(2, init="random").fit([[0.0], [1.0], [10.0], [11.0]])
+    >>> ax = plotting.trace(model, restarts=[])  # doctest: +SKIP
+    """
+    course = _fitted(model, "trace")
+    if not isinstance(course, Trace):
+        raise TypeError(f"model={model!r} has no trace; fit an estimator of gputabu.")
+    inertia, inertias = _fitted(model, "inertia"), _fitted(model, "inertias")
+    won = int(np.flatnonzero(inertias == inertia)[0])
+    behind = _behind(restarts, won, course.n_restarts)
+    ax = _axes(ax)
+    if behind:
+        styles = ["_nolegend_"] * (len(behind) - 1) + ["other restarts"]
+        ax.plot(course.current[behind].T, color="0.75", lw=0.6, alpha=0.6, label=styles)
+    _draw_course(ax, course.current[won], course.best[won])
+    final = "after refinement" if course.means is not None else "in the end"
+    ax.axhline(inertia, color="black", ls="--", lw=1, label=f"{final}: {inertia:.6g}")
+    name = "Tabu search" if course.means is not None else "K-Means"
+    ax.set(xlabel="iteration", ylabel="J", title=f"{name}: best of {course.n_restarts} restarts")
+    ax.legend(loc="upper right", framealpha=0.9)
+    return ax
+
+
+def _draw_course(ax: Axes, current: np.ndarray, best: np.ndarray) -> None:
+    """One restart: J_n, J_b, and the iteration from which J_b stayed what it was."""
+    improved = np.flatnonzero(best[1:] < best[:-1])  # NaN, behind the last iteration, compares false
+    last = int(improved[-1]) + 1 if len(improved) else 0
+    ax.plot(current, color=COLOURS[5], lw=0.9, label="$J_n$, current")
+    ax.step(np.arange(len(best)), best, where="post", color=COLOURS[0], lw=2.2, label="$J_b$, best so far")
+    label = f"last improvement: iteration {last}"
+    ax.plot([last], [best[last]], "o", ms=7, mfc=COLOURS[4], mec="white", label=label, zorder=4)
+
+
+def _scatter(ax: Axes, places: np.ndarray, labels: np.ndarray, k: int) -> None:
+    size = float(np.clip(20_000 / len(places), 3, 28))
+    for cluster in range(k):
+        mine = places[labels == cluster]
+        marker = MARKERS[cluster // len(COLOURS) % len(MARKERS)]
+        colour = COLOURS[cluster % len(COLOURS)]
+        # Rasterized: a vector file with every point would be too large to open.
+        ax.scatter(*mine.T, s=size, c=colour, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
+
+
+def _mark(ax: Axes, places: np.ndarray, label: str, **style: Any) -> None:
+    ax.scatter(*places.T, label=label, linewidths=1.5, zorder=3, **style)
+
+
+def _plane(
+    drawn: np.ndarray, dims: Sequence[Any] | None, names: list[str]
+) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """What is drawn against what: an origin (d,), two directions (2, d) and their titles."""
+    d = drawn.shape[1]
+    if dims is None and d > 2:
+        return _principal(drawn)
+    columns = list(range(d)) if dims is None else [_column(dim, names) for dim in dims]
+    if dims is not None and len(columns) != 2:
+        raise ValueError(f"dims={dims!r} must be two features.")
+    basis = np.zeros((2, d))  # a single feature is drawn along a line
+    basis[np.arange(len(columns)), columns] = 1
+    return np.zeros(d), basis, [*(names[column] for column in columns), ""][:2]
+
+
+def _principal(drawn: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The mean and the two directions of largest variance."""
+    mean = drawn.mean(axis=0)
+    # R of QR has the singular values and right vectors of the data, and needs no (N, d) left ones.
+    _, spread, axes = np.linalg.svd(np.linalg.qr(drawn - mean, mode="r"), full_matrices=False)
+    axes = np.vstack([axes, np.zeros((1, drawn.shape[1]))])[:2]  # a single point has but one
+    heaviest = np.abs(axes).argmax(axis=1)
+    axes *= np.where(axes[np.arange(2), heaviest] < 0, -1, 1)[:, None]  # the same side up everywhere
+    share = 100 * np.append(spread, 0.0)[:2] ** 2 / max((spread**2).sum(), np.finfo(float).tiny)
+    return mean, axes, [f"principal component {i + 1} ({share[i]:.1f} %)" for i in range(2)]
+
+
+def _column(dim: Any, names: list[str]) -> int:
+    """The number of a feature given by name or number."""
+    if not isinstance(dim, str):
+        return check_int("dims", dim, 0, len(names) - 1)
+    if dim not in names:
+        raise ValueError(f"dims contains {dim!r}, which is none of the features {', '.join(names)}.")
+    return names.index(dim)
+
+
+def _names(X: Any, model: Any, d: int) -> list[str]:
+    names = getattr(model, "feature_names_in_", getattr(X, "columns", None))
+    return [f"feature {j}" for j in range(d)] if names is None else [str(name) for name in names]
+
+
+def _fitted(model: Any, name: str) -> Any:
+    """What a Clustering calls `name`, of one or of an estimator; None where the model has no such thing."""
+    if isinstance(model, Clustering):
+        return getattr(model, name)
+    check_is_fitted(model)
+    return getattr(model, "cluster_centers_" if name == "centers" else f"{name}_", None)
+
+
+def _behind(restarts: Sequence[int] | None, won: int, n_restarts: int) -> list[int]:
+    rows = range(n_restarts) if restarts is None else restarts
+    return [row for row in rows if check_int("restarts", row, 0, n_restarts - 1) != won]
+
+
+def _thinned(n: int) -> np.ndarray:
+    """Row numbers of the points to draw."""
+    return np.arange(n) if n <= MANY else np.arange(SHOWN) * n // SHOWN
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError("gputabu.plotting needs Matplotlib: pip install 'gputabu[plot]'.") from error
+    return plt.subplots(layout="constrained")[1]
