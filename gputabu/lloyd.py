@@ -13,8 +13,9 @@ from gputabu.backend.ops import Labels, Ops
 from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
+from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, lowest
-from gputabu.runs import Course, Finished, choose, restart_numbers
+from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_real
 
 
@@ -77,6 +78,7 @@ def run(
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
     with hold(points, backend) as ops, Interrupts() as interrupts:
+        announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed, trials)
         for batch in tabu.batches(numbers, points.n):
             if interrupts.asked and finished:
@@ -84,6 +86,7 @@ def run(
             centers = start.centers(batch)
             found = descend(ops, centers, max_iter, tol, interrupts, traced=True)
             finished.append(finish(ops, found, batch))
+            report(finished[-1])
         return choose(finished, ops.name, interrupts.asked)
 
 
@@ -100,6 +103,7 @@ def descend(
     ended, stops = centers.copy(), [Stop.MAX_ITER] * r
     course = Course(r)
     active = np.arange(r)
+    passed: set[tuple[int, int]] = set()
     labels = ops.blank(r)
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
     allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
@@ -111,10 +115,11 @@ def descend(
             if iteration == 0:
                 course.start(ops.objective(centers, labels))
             course.add(active, _between(ops, totals), step.changed)
+        log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
         shift = ((moved - centers) ** 2).sum(axis=(1, 2))
         centers = moved
         ended[active] = centers
-        settled = step.changed == 0
+        settled = (step.changed == 0) | _came_back(totals, active, passed)
         close = ~settled & (shift <= allowed) if tol else np.zeros_like(settled)
         over = settled | close
         for i in np.flatnonzero(over):
@@ -130,6 +135,14 @@ def descend(
         if len(active) == 0:
             break
     return Descent(ended, stops, course)
+
+
+def _came_back(totals: np.ndarray, active: np.ndarray, passed: set[tuple[int, int]]) -> np.ndarray:
+    """Whether a restart has had these clusters before: then rounding alone moves points to and fro."""
+    prints = [(int(r), hash(mine.tobytes())) for r, mine in zip(active, totals, strict=True)]
+    known = np.array([entry in passed for entry in prints])
+    passed.update(prints)
+    return known
 
 
 def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:

@@ -15,7 +15,7 @@ from gputabu.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: Okabe and Ito's colours, which people with any kind of colour vision tell apart; yellow, faint on white, last.
+#: Okabe and Ito's colours, which colour-blind people tell apart; yellow, faint on white, comes last.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 #: When the colours are used up they come again with another marker: 63 clusters differ.
 MARKERS = "os^Dv<>ph"
@@ -58,15 +58,13 @@ def clusters(X: Any, model: Any, ax: Axes | None = None, dims: Sequence[Any] | N
     drawn = points.rows(shown)
     origin, basis, titles = _plane(drawn, dims, _names(X, model, points.d))
     ax = _axes(ax)
-    _scatter(ax, (drawn - origin) @ basis.T, labels[shown], len(centers))
-    _mark(ax, (centers - origin) @ basis.T, "centres", marker="X", s=130, c="black", edgecolors="white")
+    _scatter(ax, (drawn - origin) @ basis.T, labels[shown])
+    _mark(ax, (centers - origin) @ basis.T, "centres", marker="X", color="black", edgecolors="white")
     if means is not None:
         rings = (points.rows(means) - origin) @ basis.T
-        _mark(ax, rings, "quantized means", marker="o", s=130, facecolors="none", edgecolors="black")
+        _mark(ax, rings, "quantized means", marker="o", facecolors="none", edgecolors="black")
     ax.set(xlabel=titles[0], ylabel=titles[1], title=f"{points.n:,} points in {len(centers)} clusters")
-    # The search for the best place looks at every point.
-    ax.legend(loc="best" if len(shown) <= 5000 else "upper right", framealpha=0.9)
-    return ax
+    return _with_legend(ax, len(shown))
 
 
 def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = None) -> Axes:
@@ -100,37 +98,51 @@ def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = N
     if behind:
         styles = ["_nolegend_"] * (len(behind) - 1) + ["other restarts"]
         ax.plot(course.current[behind].T, color="0.75", lw=0.6, alpha=0.6, label=styles)
-    _draw_course(ax, course.current[won], course.best[won])
+    steps = course.n_iter[won] + 1
+    _draw_course(ax, course.current[won, :steps], course.best[won, :steps], inertia)
     final = "after refinement" if course.means is not None else "in the end"
-    ax.axhline(inertia, color="black", ls="--", lw=1, label=f"{final}: {inertia:.6g}")
+    ax.axhline(inertia, color="black", ls="--", lw=1, zorder=1.5, label=f"{final}: {inertia:.6g}")
     name = "Tabu search" if course.means is not None else "K-Means"
-    ax.set(xlabel="iteration", ylabel="J", title=f"{name}: best of {course.n_restarts} restarts")
-    ax.legend(loc="upper right", framealpha=0.9)
-    return ax
+    many = f": best of {course.n_restarts} restarts" if course.n_restarts > 1 else ""
+    ax.set(xlabel="iteration", ylabel="J", title=name + many)
+    ax.locator_params(axis="x", integer=True)
+    return _with_legend(ax, course.current[behind].size)
 
 
-def _draw_course(ax: Axes, current: np.ndarray, best: np.ndarray) -> None:
+def _draw_course(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> None:
     """One restart: J_n, J_b, and the iteration from which J_b stayed what it was."""
-    improved = np.flatnonzero(best[1:] < best[:-1])  # NaN, behind the last iteration, compares false
+    improved = np.flatnonzero(best[1:] < best[:-1])
     last = int(improved[-1]) + 1 if len(improved) else 0
     ax.plot(current, color=COLOURS[5], lw=0.9, label="$J_n$, current")
     ax.step(np.arange(len(best)), best, where="post", color=COLOURS[0], lw=2.2, label="$J_b$, best so far")
     label = f"last improvement: iteration {last}"
     ax.plot([last], [best[last]], "o", ms=7, mfc=COLOURS[4], mec="white", label=label, zorder=4)
+    # Other restarts may begin far above; the scale is that of this one.
+    low, high = min(inertia, best[-1]), current.max()
+    margin = 0.05 * (high - low) or 0.05
+    ax.set_ylim(low - 2 * margin, high + margin)
 
 
-def _scatter(ax: Axes, places: np.ndarray, labels: np.ndarray, k: int) -> None:
-    size = float(np.clip(20_000 / len(places), 3, 28))
-    for cluster in range(k):
-        mine = places[labels == cluster]
-        marker = MARKERS[cluster // len(COLOURS) % len(MARKERS)]
-        colour = COLOURS[cluster % len(COLOURS)]
+def _scatter(ax: Axes, places: np.ndarray, labels: np.ndarray) -> None:
+    size = float(np.clip(40_000 / len(places), 3, 28))
+    colours = np.array(COLOURS)[labels % len(COLOURS)]
+    turn = labels // len(COLOURS) % len(MARKERS)
+    for i in np.unique(turn):  # all colours at once, so that no cluster lies on top of the others
+        x, y = places[turn == i].T
         # Rasterized: a vector file with every point would be too large to open.
-        ax.scatter(*mine.T, s=size, c=colour, marker=marker, alpha=0.7, linewidths=0, rasterized=True)
+        style: dict[str, Any] = {"marker": MARKERS[i], "alpha": 0.7, "linewidths": 0, "rasterized": True}
+        ax.scatter(x, y, s=size, c=colours[turn == i], **style)
+
+
+def _with_legend(ax: Axes, size: int) -> Axes:
+    """Add the legend where it covers least, unless looking for that place among `size` points takes long."""
+    ax.legend(loc="best" if size <= 5000 else "upper right", framealpha=0.9)
+    return ax
 
 
 def _mark(ax: Axes, places: np.ndarray, label: str, **style: Any) -> None:
-    ax.scatter(*places.T, label=label, linewidths=1.5, zorder=3, **style)
+    size = float(np.clip(1500 / len(places), 40, 130))
+    ax.scatter(places[:, 0], places[:, 1], s=size, label=label, linewidths=1.5, zorder=3, **style)
 
 
 def _plane(
@@ -140,9 +152,9 @@ def _plane(
     d = drawn.shape[1]
     if dims is None and d > 2:
         return _principal(drawn)
+    if dims is not None and np.size(dims) != 2:
+        raise ValueError(f"dims={dims!r} must be two features, by name or number.")
     columns = list(range(d)) if dims is None else [_column(dim, names) for dim in dims]
-    if dims is not None and len(columns) != 2:
-        raise ValueError(f"dims={dims!r} must be two features.")
     basis = np.zeros((2, d))  # a single feature is drawn along a line
     basis[np.arange(len(columns)), columns] = 1
     return np.zeros(d), basis, [*(names[column] for column in columns), ""][:2]

@@ -23,8 +23,9 @@ from gputabu.backend import hold
 from gputabu.backend.ops import Labels, Ops, Surveyed
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
+from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, lowest
-from gputabu.runs import Course, Finished, choose, restart_numbers
+from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.tabu import Best, Memory
 from gputabu.validation import check_choice, check_int, check_n_clusters
 
@@ -135,6 +136,7 @@ def search(
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
     with hold(points, backend) as ops, Interrupts() as interrupts:
+        announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
         for batch in tabu.batches(numbers, points.n):
             if interrupts.asked and finished:
@@ -143,6 +145,7 @@ def search(
             centers = refined(ops, best.means, refine, interrupts)
             found = lloyd.Descent(centers, stops, course)
             finished.append(lloyd.finish(ops, found, batch, best.means))
+            report(finished[-1])
         return choose(finished, ops.name, interrupts.asked)
 
 
@@ -163,6 +166,7 @@ def explore(
         moves = (state.means != before).sum(axis=1)
         course.add(active, state.seen.cost, moves, state.means, state.best.cost)
         ended.cost[active], ended.means[active] = state.best.cost, state.best.means
+        log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), ended.cost.min())
         over = state.best.stale >= plan.patience
         for i in active[over]:
             stops[i] = Stop.PATIENCE

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gputabu.points import Points
+from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.validation import check_int
 
@@ -78,6 +80,24 @@ def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     if isinstance(restarts, Sequence | np.ndarray):
         return [check_int("restarts", int(number), 0) for number in restarts]
     return list(range(check_int("restarts", restarts, 1)))
+
+
+def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: str) -> None:
+    """Log what is about to be done."""
+    log.info(
+        "%d points, %d features, %s; %d clusters, %d restarts on %s",
+        points.n, points.d, points.dtype, n_clusters, len(restarts), backend,
+    )  # fmt: skip
+
+
+def report(batch: Finished) -> None:
+    """Log how a batch of restarts ended."""
+    best = batch.best
+    log.info(
+        "restarts %d to %d: J from %.10g to %.10g, the best (restart %d) stopped as %s",
+        batch.numbers[0], batch.numbers[-1], batch.inertia.min(), batch.inertia.max(),
+        batch.numbers[best], batch.stop[best],
+    )  # fmt: skip
 
 
 def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clustering:

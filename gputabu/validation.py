@@ -63,8 +63,8 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
         raise type(error)(f"{name} must be an array of real numbers: {error}.") from None
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
-    wanted = _float_for(array)
-    if wanted is not array.dtype:
+    wanted = _float_for(array.dtype)
+    if wanted != array.dtype:
         array = _widen(array, wanted, name)
     array = np.ascontiguousarray(array)
     check_finite(array, name)
@@ -119,11 +119,9 @@ def _not_numbers(name: str, array: np.ndarray) -> np.ndarray:
     raise TypeError(f"got dtype {array.dtype}")
 
 
-def _float_for(array: np.ndarray) -> np.dtype:
-    """The narrowest of float32 and float64 that the library computes in and that holds `array`."""
-    if array.dtype == np.float16:
-        return np.dtype(np.float32)
-    return array.dtype if array.dtype in (np.float32, np.float64) else np.dtype(np.float64)
+def _float_for(dtype: np.dtype) -> np.dtype:
+    """The one of float32 and float64, in native byte order, that an array of `dtype` is held in."""
+    return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
 def _widen(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:

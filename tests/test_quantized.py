@@ -37,16 +37,16 @@ def test_closed_form_is_equation_13():
 
 def check_against_oracle(X, start, backend, *, max_iter=40, patience=15, scope="cluster", weights=None, m=1):
     exact_weights = None if weights is None else [Fraction(float(w)) for w in weights]
-    plain = oracle.Search(
-        oracle.exact(X), list(start), max_iter, patience, scope, exact_weights, m
-    ).run()
+    plain = oracle.Search(oracle.exact(X), list(start), max_iter, patience, scope, exact_weights, m).run()
     for dtype in (np.float64, np.float32):
         found = quantized.search(
             X.astype(dtype), len(start), weights=weights, init=np.array(start), max_iter=max_iter,
             patience=patience, scope=scope, n_neighbors=m, backend=backend,
         )  # fmt: skip
         assert found.trace.means[0].tolist() == plain.path
-        np.testing.assert_allclose(found.trace.current[0], [float(J) for J in plain.costs], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(
+            found.trace.current[0], [float(J) for J in plain.costs], rtol=1e-12, atol=1e-12
+        )
         assert found.center_indices.tolist() == plain.best
         assert found.n_iter == len(plain.path) - 1
 

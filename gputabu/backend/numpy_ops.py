@@ -89,7 +89,7 @@ class NumpyOps(SeedingOps):
                 values = np.ldexp(squares, scale).astype(np.float32)
                 if block.weights is not None:
                     values[block.weights == 0] = 0
-                far = np.flatnonzero(values)
+                far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre
                 part = np.empty(len(far), nothing.dtype)
                 part["value"], part["row"] = values[far], block.start + far
                 kept = _farthest(np.concatenate([kept, part]), count)

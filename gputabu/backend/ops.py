@@ -104,7 +104,7 @@ class Ops(Protocol):
         """The `count` points of positive weight farthest from their centre, farthest first.
 
         centers (K, d) -> row numbers and their clusters. Compares d² rounded to float32; the lowest row
-        number on ties. Points that lie on their centre are left out, so there may be fewer.
+        number on ties. Points on their centre, to a 2^-40 of the box, are left out: there may be fewer.
         """
         ...
 

@@ -1,0 +1,178 @@
+"""The operations of a backend against the canonical formulas, on inputs made to break fast ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import blobs
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gputabu import BackendUnavailable, KMeans, Points
+from gputabu.backend import certified, hold, resolve
+from gputabu.points import Totals
+
+
+def canonical(X, centers):
+    """Σ_j (x_j − c_j)² in float64 in the order of j: (n, d), (K, d) -> (n, K)."""
+    total = np.zeros((len(X), len(centers)))
+    for j in range(X.shape[1]):
+        total += (X[:, None, j].astype(float) - centers[None, :, j]) ** 2
+    return total
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 2, 3, 7, 15, 16, 17, 31, 33, 100, 129, 513])
+def test_nearest_centres_are_canonical(d, dtype, backend):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(70, d)).astype(dtype)
+    for k in (1, 2, 13, 65, 257):
+        centers = rng.normal(size=(2, k, d))
+        centers[:, k // 2] = X[3]  # a centre on a point
+        with hold(Points.of(X), backend) as ops:
+            labels = ops.blank(2)
+            ops.assign(centers, labels)
+            for r in range(2):
+                np.testing.assert_array_equal(ops.fetch(labels, r), canonical(X, centers[r]).argmin(axis=1))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_near_ties_are_decided_canonically(dtype, backend):
+    """Centres mirrored about every point, and then moved by an ulp: the fast product cannot tell."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 5)).astype(dtype)
+    step = rng.normal(size=5)
+    for nudge in (0.0, 1e-16, -1e-16, 1e-12):
+        centers = np.stack([X[0] + step, X[0] - step * (1 + nudge), X[1] + step, X[1] - step, X[0] + step])
+        with hold(Points.of(X), backend) as ops:
+            labels = ops.fetch(ops.label(centers[None]), 0)
+        np.testing.assert_array_equal(labels, canonical(X, centers).argmin(axis=1))
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scales_and_offsets(scale, dtype, backend):
+    rng = np.random.default_rng(1)
+    for offset in (0.0, 3e3):
+        X = ((offset + rng.normal(size=(400, 4))) * scale).astype(dtype)
+        X[-1] *= dtype(1e4)  # an outlier
+        centers = X[rng.integers(400, size=20)].astype(float)
+        with hold(Points.of(X), backend) as ops:
+            labels = ops.fetch(ops.label(centers[None]), 0)
+        np.testing.assert_array_equal(labels, canonical(X, centers).argmin(axis=1))
+
+
+def test_few_points_need_the_recheck(monkeypatch):
+    """The certificate is of use only if it is rarely refused."""
+    doubtful = []
+    recheck = certified._recheck
+    monkeypatch.setattr(certified, "_recheck", lambda *args: (doubtful.append(len(args[-1])), recheck(*args)))
+    X = np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32)
+    with hold(Points.of(X)) as ops:
+        ops.label(X[None, :64].astype(float))
+    assert 0 < sum(doubtful) < len(X) // 500
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_totals_follow_the_labels_exactly(weighted, backend):
+    """Adding up what assignments change gives the totals of the last labels, to the last bit."""
+    X = blobs(500, 3, 4, dtype=np.float32)
+    weights = np.random.default_rng(0).random(len(X)) if weighted else None
+    rng = np.random.default_rng(1)
+    with hold(Points.of(X, weights), backend) as ops:
+        labels = ops.blank(3)
+        running = 0
+        for _ in range(5):
+            centers = rng.normal(scale=5, size=(3, 6, 3))
+            running = running + ops.assign(centers, labels).totals
+        fresh = ops.blank(3)
+        at_once = ops.assign(centers, fresh).totals
+        np.testing.assert_array_equal(running, at_once)
+        means = ops.grid.centroids(at_once, np.full((3, 6, 3), np.nan))
+        for r in range(3):
+            mine = ops.fetch(labels, r)
+            for k in range(6):
+                assert Totals.counts(at_once)[r, k] == (mine == k).sum()
+                if (mine == k).any():
+                    w = None if weights is None else weights[mine == k]
+                    expected = np.average(X[mine == k].astype(float), axis=0, weights=w)
+                    np.testing.assert_allclose(means[r, k], expected, rtol=1e-13)
+
+
+def test_survey_finds_the_best_free_points(backend):
+    rng = np.random.default_rng(3)
+    X = rng.integers(0, 6, size=(200, 2)).astype(float)
+    with hold(Points.of(X), backend) as ops:
+        centers = np.array([[[1.0, 1], [4, 4], [40, 40]]])
+        labels = ops.blank(1)
+        ops.assign(centers, labels)
+        mine = ops.fetch(labels, 0)
+        tabu = np.array([[[5, 9, 12, -1], [0, 9, 3, 77], [-1, -1, -1, -1]]])
+        for shared in (False, True):
+            seen = ops.survey(centers, labels, tabu, shared, best=4)
+            squares = canonical(X, centers[0])[np.arange(200), mine]
+            assert seen.cost[0] == pytest.approx(squares.sum(), rel=1e-14)
+            inside = np.array([[mine[n] == k and n >= 0 for n in row] for k, row in enumerate(tabu[0])])
+            np.testing.assert_array_equal(seen.inside[0], inside)
+            for k in range(3):
+                barred = set(tabu[0].ravel() if shared else tabu[0, k])
+                free = sorted((squares[n], n) for n in range(200) if mine[n] == k and n not in barred)
+                expected = [n for _, n in free[:4]]
+                assert seen.index[0, k].tolist() == expected + [-1] * (4 - len(expected))
+
+
+def test_rows_beyond_32_bits_keep_their_number():
+    from gputabu.backend.reductions import Least
+
+    least = Least((1, 1, 2))
+    owner = np.zeros((1, 2), np.intp)
+    for start, values in ((0, (5, 7)), (2**33, (4, 5)), (2**40, (7, 9))):
+        keys = (np.array([values], np.uint64) << np.uint64(32)) | np.arange(2, dtype=np.uint64)
+        least.lower(slice(0, 1), keys, owner, Least.span(start))
+    assert least.rows().tolist() == [[[2**33, 0]]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_objective_is_exact(data):
+    """J against exact rational arithmetic, whatever the centres."""
+    from fractions import Fraction
+
+    n, d, k = (data.draw(st.integers(1, top)) for top in (12, 3, 4))
+    number = st.floats(-1e6, 1e6, allow_subnormal=False, width=32)
+    X = np.array(data.draw(st.lists(st.lists(number, min_size=d, max_size=d), min_size=n, max_size=n)))
+    centers = np.array(data.draw(st.lists(st.lists(number, min_size=d, max_size=d), min_size=k, max_size=k)))
+    with hold(Points.of(X)) as ops:
+        labels = ops.label(centers[None])
+        J = ops.objective(centers[None], labels)[0]
+        mine = ops.fetch(labels, 0)
+    exact = sum(
+        (Fraction(float(x)) - Fraction(float(c))) ** 2
+        for row, label in zip(X, mine, strict=True)
+        for x, c in zip(row, centers[label], strict=True)
+    )
+    assert pytest.approx(float(exact), rel=1e-14, abs=1e-300) == J
+
+
+def test_cuda_is_refused_clearly():
+    with pytest.raises(BackendUnavailable, match="backend='cuda'"):
+        KMeans(1, backend="cuda").fit([[0.0]])
+    with pytest.raises(ValueError, match="backend='gpu' must be one of 'auto', 'numpy', 'cuda'"):
+        resolve("gpu")
+    assert resolve("auto") == "numpy"
+
+
+def test_workspace_is_bounded():
+    """Never N×K: the labels and a few blocks are all that a pass needs."""
+    import tracemalloc
+
+    X = np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32)
+    with hold(Points.of(X)) as ops:
+        labels = ops.blank(1)
+        centers = X[None, :500].astype(float)
+        tracemalloc.start()
+        ops.assign(centers, labels)
+        ops.survey(centers, labels, np.full((1, 500, 0), -1), False, 1)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < 80e6  # N·K float32 would be 400 MB

@@ -1,0 +1,175 @@
+"""Bad input, one by one: one sentence that names the parameter and the value, before any work."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+
+
+def spoiled(value: float) -> np.ndarray:
+    bad = X.copy()
+    bad[7, 1] = value
+    return bad
+
+
+DATA = [
+    (spoiled(np.nan), ValueError, "NaN"),
+    (spoiled(np.inf), ValueError, "infinity"),
+    (spoiled(-np.inf), ValueError, "infinity"),
+    (spoiled(1e120), ValueError, r"1e\+120.*at most 1e\+100"),
+    (X * 1e-200, ValueError, "spans only.*at least 1e-100"),
+    (np.empty((0, 3)), ValueError, r"0, 3|0 sample"),
+    (np.empty((20, 0)), ValueError, r"20, 0|0 feature"),
+    (X[:, 0], ValueError, r"\(20,\)|1D array"),
+    (X[None], ValueError, r"\(1, 20, 3\)|dim 3"),
+    (np.full((20, 3), "a"), (TypeError, ValueError), "numbers|numeric|convert"),
+    (X.astype(complex), (TypeError, ValueError), "[Cc]omplex|real numbers"),
+    (sparse.csr_array(X), (TypeError, ValueError), "[Ss]parse"),
+    ([[1.0, 2.0], [3.0]], ValueError, "inhomogeneous|real numbers"),
+]
+
+
+@pytest.mark.parametrize(("bad", "error", "message"), DATA)
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda bad: TabuKMeans(2).fit(bad),
+        lambda bad: KMeans(2).fit(bad),
+        lambda bad: quantized.search(bad, 2),
+        lambda bad: lloyd.run(bad, 2),
+    ],
+    ids=["TabuKMeans", "KMeans", "search", "run"],
+)
+def test_data(fit, bad, error, message):
+    with pytest.raises(error, match=message):
+        fit(bad)
+
+
+def near(**changes):
+    return lambda model: model(**{"n_clusters": 2, **changes}).fit(X)
+
+
+PARAMETERS = [
+    ({"n_clusters": 21}, ValueError, r"n_samples=20 should be >= n_clusters=21\."),
+    ({"n_clusters": 0}, ValueError, r"n_clusters=0 must be an integer >= 1\."),
+    ({"n_clusters": -3}, ValueError, r"n_clusters=-3 must be"),
+    ({"n_clusters": 2.0}, TypeError, r"n_clusters=2\.0 must be an integer >= 1\."),
+    ({"n_clusters": True}, TypeError, r"n_clusters=True must be"),
+    ({"n_init": 0}, ValueError, r"n_init=0 must be an integer >= 1\."),
+    ({"n_init": "many"}, TypeError, r"n_init='many' must be"),
+    ({"max_iter": 0}, ValueError, r"max_iter=0 must be an integer >= 1\."),
+    ({"init": "best"}, ValueError, r"init='best' must be one of 'random', 'k-means\+\+'\."),
+    ({"init": X[:3]}, ValueError, r"init has shape \(3, 3\).*\(2, 3\) or 2 row numbers"),
+    ({"init": X[:2, :2]}, ValueError, r"init has shape \(2, 2\)"),
+    ({"init": [0, 20]}, ValueError, r"init contains row 20; rows must be from 0 to 19\."),
+    ({"init": [-1, 2]}, ValueError, r"init contains row -1"),
+    ({"init": [0.5, 1.5]}, ValueError, r"init has shape \(2,\) and dtype float64"),
+    ({"init": [0, 1, 2]}, ValueError, r"init has shape \(3,\)"),
+    ({"init": np.full((2, 3), np.nan)}, ValueError, "init contains NaN"),
+    ({"init": 7}, ValueError, "init=7 must be"),
+    ({"init": None}, ValueError, "init=None must be"),
+    ({"backend": "gpu"}, ValueError, r"backend='gpu' must be one of"),
+    ({"random_state": -1}, ValueError, "random_state=-1 must be"),
+    ({"random_state": "x"}, ValueError, "'x'"),
+    ({"verbose": -1}, ValueError, "verbose=-1 must be"),
+]
+TABU = [
+    ({"patience": 0}, ValueError, r"patience=0 must be an integer >= 1\."),
+    ({"refine": "best"}, ValueError, r"refine='best' must be one of 'lloyd', 'centroid'\."),
+    ({"scope": "all"}, ValueError, r"scope='all' must be one of 'cluster', 'global'\."),
+    ({"n_neighbors": 0}, ValueError, r"n_neighbors=0 must be an integer >= 1\."),
+]
+LLOYD = [
+    ({"tol": -1e-3}, ValueError, r"tol=-0\.001 must be a finite number >= 0\."),
+    ({"tol": np.nan}, ValueError, r"tol=nan must be"),
+    ({"tol": "small"}, TypeError, r"tol='small' must be"),
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "changes", "error", "message"),
+    [(model, *row) for model in (TabuKMeans, KMeans) for row in PARAMETERS]
+    + [(TabuKMeans, *row) for row in TABU]
+    + [(KMeans, *row) for row in LLOYD],
+)
+def test_parameters(model, changes, error, message):
+    with pytest.raises(error, match=message):
+        model(**{"n_clusters": 2, **changes}).fit(X)
+
+
+@pytest.mark.parametrize(
+    ("weights", "error", "message"),
+    [
+        (np.r_[-0.5, np.ones(19)], ValueError, r"sample_weight contains -0\.5; weights must be finite"),
+        (np.r_[np.nan, np.ones(19)], ValueError, "sample_weight contains NaN"),
+        (np.r_[np.inf, np.ones(19)], ValueError, "sample_weight contains NaN or infinity"),
+        (np.zeros(20), ValueError, "sample_weight is zero everywhere"),
+        (np.ones(19), ValueError, r"sample_weight has shape \(19,\) and must be \(20,\)"),
+        (np.ones((20, 1)), ValueError, r"sample_weight has shape \(20, 1\)"),
+        (["heavy"] * 20, TypeError, "sample_weight must hold numbers"),
+        (np.full(20, 1e120), ValueError, r"sample_weight has maximum 1e\+120"),
+    ],
+)
+@pytest.mark.parametrize("model", [TabuKMeans(2), KMeans(2)])
+def test_weights(model, weights, error, message):
+    with pytest.raises(error, match=message):
+        model.fit(X, sample_weight=weights)
+
+
+def test_fewer_points_than_clusters_among_those_of_positive_weight(backend):
+    """Zero-weight points are absent: clusters beyond the others stay empty, and a warning says so."""
+    weights = np.r_[1.0, 1.0, np.zeros(18)]
+    with pytest.warns(UserWarning, match="distinct clusters"):
+        model = KMeans(5, random_state=0, backend=backend).fit(X, sample_weight=weights)
+    assert model.inertia_ == 0
+    assert np.isfinite(model.cluster_centers_).all()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "kept"),
+    [
+        (np.float32, np.float32),
+        (np.float64, np.float64),
+        (np.float16, np.float32),
+        (np.int8, np.float64),
+        (np.uint16, np.float64),
+        (np.int32, np.float64),
+        (np.int64, np.float64),
+        (np.bool_, np.float64),
+        (">f4", np.float32),
+        (">f8", np.float64),
+    ],
+)
+@pytest.mark.parametrize("model", [TabuKMeans, KMeans])
+def test_dtypes_are_kept_or_widened(model, dtype, kept):
+    data = (np.arange(40).reshape(20, 2) % 7).astype(dtype)
+    fitted = model(2, random_state=0).fit(data)
+    assert fitted.cluster_centers_.dtype == kept
+    reference = model(2, random_state=0).fit(data.astype(np.float64))
+    np.testing.assert_array_equal(fitted.labels_, reference.labels_)
+
+
+@pytest.mark.parametrize(
+    "data", [np.array([[2**53 + 1], [0]]), np.array([[1 + np.finfo(np.longdouble).eps], [0]])]
+)
+def test_narrowing_is_said(data):
+    if data.dtype == np.longdouble and data.itemsize == 8:
+        pytest.skip("long double is float64 here")
+    with pytest.warns(UserWarning, match="cannot hold"):
+        Points.of(data)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        Points.of(np.rint(data // 2**53))
+
+
+def test_one_message_is_one_sentence():
+    with pytest.raises(ValueError, match="NaN") as caught:
+        quantized.search(spoiled(np.nan), 2)
+    assert "\n" not in str(caught.value)
