@@ -218,7 +218,7 @@ def large_fit() -> dict[str, float]:
     X = np.random.default_rng(0).standard_normal((2_000_000, 16), dtype=np.float32)
     before = resident_mb("VmRSS")
     # Only centroids, because K-Means takes long to converge on noise and holds the same arrays.
-    model = TabuKMeans(100, max_iter=3, refine="centroid", random_state=0)
+    model = TabuKMeans(100, max_iter=3, patience=3, refine="centroid", random_state=0)
     seconds, _ = timed(model.fit, X)
     return {"x_mb": X.nbytes / 1e6, "seconds": seconds, "peak_above_x_mb": resident_mb("VmHWM") - before}
 

@@ -128,9 +128,9 @@ def test_random_state(model, iris):
     assert not np.array_equal(run(3)[:, 0], run(4)[:, 0])
     np.testing.assert_array_equal(run(np.random.RandomState(3)), run(np.random.RandomState(3)))
     np.testing.assert_array_equal(run(np.random.default_rng(3)), run(np.random.default_rng(3)))
-    before = np.random.get_state()[1].copy()
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
     run(3)
-    np.testing.assert_array_equal(before, np.random.get_state()[1])  # nobody's generator is touched
+    np.testing.assert_array_equal(before, np.random.get_state()[1])  # noqa: NPY002 (nobody's generator moves)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -182,8 +182,9 @@ def test_verbose_in_a_program_that_configures_nothing(verbose, lines):
     code = f"""
 from sklearn.datasets import load_iris
 from gputabu import TabuKMeans
-TabuKMeans(3, random_state=0, max_iter=20, patience=20, refine="centroid", verbose={verbose}).fit(load_iris().data)
-TabuKMeans(3, random_state=0, max_iter=20).fit(load_iris().data)
+X = load_iris().data
+TabuKMeans(3, random_state=0, max_iter=20, patience=20, verbose={verbose}).fit(X)
+TabuKMeans(3, random_state=0, max_iter=20).fit(X)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == ""
@@ -194,7 +195,6 @@ TabuKMeans(3, random_state=0, max_iter=20).fit(load_iris().data)
 @pytest.mark.parametrize("model", MODELS)
 def test_ctrl_c_keeps_the_best_so_far(model):
     X = blobs(30_000, 8, 30, seed=2)
-    reference = np.random.get_state()  # the handler must leave nothing behind
     before = signal.getsignal(signal.SIGINT)
 
     def press():
@@ -215,16 +215,16 @@ def test_ctrl_c_keeps_the_best_so_far(model):
     np.testing.assert_array_equal(fitted.labels_, fitted.predict(X))
     assert fitted.inertia_ == -fitted.score(X)
     assert signal.getsignal(signal.SIGINT) is before
-    assert reference[0] == "MT19937"
 
 
 def test_a_second_ctrl_c_interrupts(iris):
     from gputabu.interrupts import Interrupts
 
-    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+    with Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
         assert interrupts.asked
-        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

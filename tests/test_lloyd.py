@@ -58,6 +58,18 @@ def test_more_centres_than_distinct_points_ends(backend):
     assert np.isfinite(found.centers).all()
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rounding_does_not_keep_duplicates_moving(weighted, backend):
+    """Means of duplicates are off by an ulp, which must not look like a far point to an empty cluster."""
+    X = np.repeat(np.random.default_rng(0).normal(size=(4, 2)), 7, axis=0)
+    weights = np.random.default_rng(1).random(28) if weighted else None
+    for restart in range(20):
+        found = lloyd.run(X, 8, weights=weights, restarts=[restart], max_iter=1000, backend=backend)
+        assert found.stop is Stop.CONVERGED
+        assert found.n_iter < 20
+        assert len(np.unique(found.labels)) == 4
+
+
 def test_tolerance(backend):
     X = blobs(2000, 4, 3, seed=5)
     exact = lloyd.run(X, 6, tol=0, backend=backend)

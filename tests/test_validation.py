@@ -52,10 +52,6 @@ def test_data(fit, bad, error, message):
         fit(bad)
 
 
-def near(**changes):
-    return lambda model: model(**{"n_clusters": 2, **changes}).fit(X)
-
-
 PARAMETERS = [
     ({"n_clusters": 21}, ValueError, r"n_samples=20 should be >= n_clusters=21\."),
     ({"n_clusters": 0}, ValueError, r"n_clusters=0 must be an integer >= 1\."),
