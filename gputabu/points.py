@@ -53,6 +53,11 @@ class Points:
         )
 
     @property
+    def on_device(self) -> bool:
+        """Whether the chunks are device arrays, not NumPy's."""
+        return not isinstance(self.chunks[0], np.ndarray)
+
+    @property
     def n(self) -> int:
         return self.starts[-1] + len(self.chunks[-1])
 

@@ -232,7 +232,7 @@ def evaluate(
     ops: Ops, means: np.ndarray, labels: Labels, totals: np.ndarray, tabu_rows: np.ndarray, plan: Plan
 ) -> tuple[np.ndarray, Surveyed]:
     """Relabel by the quantized means (eq. 15), then J at the centroids (eq. 2) and the next candidates."""
-    centers = ops.points.rows(means)
+    centers = ops.rows(means)
     totals = totals + ops.assign(centers, labels).totals
     centroids = ops.grid.centroids(totals, centers)
     return totals, ops.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)
@@ -240,7 +240,7 @@ def evaluate(
 
 def refined(ops: Ops, means: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:
     """The centres that M_b is refined to (section IV-E): (R, K) -> (R, K, d)."""
-    centers = ops.points.rows(means)
+    centers = ops.rows(means)
     rounds = 1 if refine == "centroid" or interrupts.asked else REFINE_ITER
     return lloyd.descend(ops, centers, rounds, interrupts=interrupts).centers
 

@@ -25,7 +25,7 @@ def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.nd
 
     Where the data has fewer distinct values than K, the rest are repeated.
     """
-    return np.stack([_distinct(ops.points, k, seed, restart) for restart in restarts])
+    return np.stack([_distinct(ops, k, seed, restart) for restart in restarts])
 
 
 def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int | None = None) -> np.ndarray:
@@ -43,14 +43,14 @@ def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int 
     shift = np.full(r, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
     potential = None
     for i in range(1, k):
-        ops.cover(ops.points.rows(chosen[:, i - 1]), covered)
+        ops.cover(ops.rows(chosen[:, i - 1]), covered)
         shift, potential = _refine(ops, covered, shift, potential)
         mine = words[:, 1 + (i - 1) * t : 1 + i * t]  # (R, T)
         live = potential > 0
         targets = draws.below(mine, np.where(live, potential, 1)[:, None])
         candidates = ops.sample(covered, shift, np.where(live[:, None], targets, -1))
         candidates[~live] = by_weight(ops.points, mine[~live])  # every point is on a chosen one
-        gains = ops.trial_gains(ops.points.rows(candidates), covered, shift)  # (R, T)
+        gains = ops.trial_gains(ops.rows(candidates), covered, shift)  # (R, T)
         best = gains.argmax(axis=1)[:, None]  # the first of equals
         chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
         potential = potential - np.take_along_axis(gains, best, axis=1)[:, 0]
@@ -65,27 +65,27 @@ def by_weight(points: Points, words: np.ndarray) -> np.ndarray:
     return np.searchsorted(prefix, draws.below(words, prefix[-1]), side="right")
 
 
-def _distinct(points: Points, k: int, seed: int, restart: int) -> np.ndarray:
+def _distinct(ops: Ops, k: int, seed: int, restart: int) -> np.ndarray:
     """The first K rows of distinct value in a sequence of draws."""
-    n_draws = 2 * k + 16
+    points, n_draws = ops.points, 2 * k + 16
     while True:
         rows = by_weight(points, draws.words(seed, restart, n_draws))
-        _, first = np.unique(points.rows(rows), axis=0, return_index=True)
+        _, first = np.unique(ops.rows(rows), axis=0, return_index=True)
         if len(first) >= k:
             return rows[np.sort(first)[:k]]
         if n_draws > 64 * (points.n + 16):  # few values, or weights so uneven that some never come
-            return _fill(rows[np.sort(first)], points, k)
+            return _fill(rows[np.sort(first)], ops, k)
         n_draws *= 4
 
 
-def _fill(rows: np.ndarray, points: Points, k: int) -> np.ndarray:
+def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
     """Complete `rows` to K: first by rows of other values, then by rows not yet taken, in order."""
-    everything = np.arange(points.n)
-    weights = None if points.weights is None else np.concatenate(points.weights)
+    everything = np.arange(ops.points.n)
+    weights = None if ops.points.weights is None else np.concatenate(ops.points.weights)
     if weights is not None:
         everything = np.concatenate([np.flatnonzero(weights > 0), np.flatnonzero(weights == 0)])
     order = np.concatenate([rows, everything[~np.isin(everything, rows)]])
-    _, first = np.unique(points.rows(order), axis=0, return_index=True)
+    _, first = np.unique(ops.rows(order), axis=0, return_index=True)
     other = np.sort(first)
     rest = np.setdiff1d(np.arange(len(order)), other)
     return order[np.concatenate([other, rest])[:k]]
@@ -132,7 +132,7 @@ class Starts:
         """(R, K, d) float64."""
         if self.given is not None and self.given.ndim == 2:
             return np.tile(self.given, (len(restarts), 1, 1))
-        return self.ops.points.rows(self.indices(restarts))
+        return self.ops.rows(self.indices(restarts))
 
 
 def starts(ops: Ops, init: object, k: int, seed: int, trials: int | None = None) -> Starts:

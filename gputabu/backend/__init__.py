@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+from importlib.util import find_spec
+
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import Ops
 from gputabu.points import Points
-from gputabu.validation import check_choice
+from gputabu.validation import check_choice, check_int
 
 #: What `backend=` accepts.
 NAMES = ("auto", "numpy", "cuda")
@@ -15,17 +19,54 @@ class BackendUnavailable(RuntimeError):
     """A backend was asked for by name and cannot run here."""
 
 
-def resolve(name: str) -> str:
-    """The backend that `name` stands for on this machine; one asked for by name never falls back."""
+def resolve(name: str, on_device: bool = False) -> str:
+    """The backend that `name` stands for on this machine; one asked for by name never falls back.
+
+    Points that are on a GPU already can only be clustered there.
+    """
     check_choice("backend", name, NAMES)
-    if name == "cuda":
-        raise BackendUnavailable(
-            "backend='cuda' is not part of this version of gputabu; use backend='numpy' or 'auto'."
-        )
+    if name == "numpy" and on_device:
+        raise ValueError("backend='numpy' cannot read device arrays; use backend='cuda' or pass X.get().")
+    if name == "numpy":
+        return name
+    reason = cuda_unusable()
+    if reason is None:
+        return "cuda"
+    if name == "cuda" or on_device:
+        raise BackendUnavailable(f"backend='cuda' cannot run here: {reason}")
+    if find_spec("cupy") is not None:
+        _warn_once(reason)
     return "numpy"
 
 
-def hold(points: Points, name: str = "auto") -> Ops:
+def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
     """Give the points to a backend. Use as a context: `with hold(points) as ops: ...`."""
-    resolve(name)
-    return NumpyOps(points)
+    if resolve(name, points.on_device) == "numpy":
+        if device is not None and name == "numpy":
+            raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend='numpy'.")
+        return NumpyOps(points)
+    from gputabu.backend.cuda_ops import CudaOps, device_count
+
+    if device is not None:
+        check_int("device", device, 0, device_count() - 1)
+    return CudaOps(points, device)
+
+
+@functools.cache
+def cuda_unusable() -> str | None:
+    """Why the CUDA backend cannot run here, in a sentence; None if it can."""
+    if find_spec("cupy") is None:  # asking must not import it
+        return "CuPy is not installed (pip install 'gputabu[cuda12]' or 'gputabu[cuda13]')."
+    try:
+        import cupy
+
+        if not cupy.cuda.is_available():
+            return "CuPy finds no usable NVIDIA GPU or driver."
+    except Exception as error:  # a CuPy that does not import says so in many ways
+        return f"CuPy cannot be imported ({type(error).__name__}: {error})."
+    return None
+
+
+@functools.cache
+def _warn_once(reason: str) -> None:
+    warnings.warn(f"{reason} Using NumPy instead.", RuntimeWarning, stacklevel=4)

@@ -24,6 +24,9 @@ class NumpyOps(SeedingOps):
     def scatter(self) -> float:
         return float(self.objective(self.grid.offset[None, None], np.zeros((1, self.points.n), np.int32))[0])
 
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        return self.points.rows(indices)
+
     def blank(self, restarts: int) -> np.ndarray:
         return np.full((restarts, self.points.n), -1, np.int32)
 

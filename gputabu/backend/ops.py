@@ -64,6 +64,10 @@ class Ops(Protocol):
         """J of one cluster centred at the grid's offset."""
         ...
 
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        """The points with these row numbers, float64 on the host: (...,) -> (..., d)."""
+        ...
+
     def blank(self, restarts: int) -> Labels:
         """Labels of -1."""
         ...

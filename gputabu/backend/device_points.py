@@ -1,0 +1,116 @@
+"""Points on a GPU: resident where they fit, otherwise streamed from pinned host memory through two buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gputabu.points import Points
+from gputabu.reporting import log
+
+#: Share of the free memory that the points may take; the rest is for labels, state and the driver.
+RESIDENT_SHARE = 0.7
+#: Share of the free memory for one of the two buffers of a stream.
+BUFFER_SHARE = 0.2
+#: Below this there is no point in going on with less.
+LEAST_ROWS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceChunk:
+    """Some consecutive rows in device memory."""
+
+    X: Any  # (n, d)
+    weights: Any | None  # (n,)
+    start: int
+
+    @property
+    def n(self) -> int:
+        return self.X.shape[0]
+
+
+class DevicePoints:
+    """The chunks of `points` on the current device."""
+
+    def __init__(self, points: Points) -> None:
+        self.points = points
+        self.resident: list[DeviceChunk] | None = None
+        self.buffers: list[_Buffer] = []
+        bytes_ = points.n * (points.d * points.dtype.itemsize + (0 if points.weights is None else 8))
+        free = cupy.cuda.Device().mem_info[0]
+        if points.on_device or bytes_ <= RESIDENT_SHARE * free:
+            try:
+                self.resident = [self._upload(c) for c in range(len(points.chunks))]
+            except cupy.cuda.memory.OutOfMemoryError:
+                log.info("the points do not fit the device: they are streamed")
+        if self.resident is None:
+            self._make_buffers(max(LEAST_ROWS, int(BUFFER_SHARE * free / max(1, bytes_ // points.n))))
+
+    def __iter__(self) -> Iterator[DeviceChunk]:
+        if self.resident is not None:
+            yield from self.resident
+            return
+        for i, block in enumerate(self.points.blocks(self.buffers[0].rows)):
+            yield self.buffers[i % 2].load(block)
+
+    def _upload(self, c: int) -> DeviceChunk:
+        weights = None if self.points.weights is None else cupy.asarray(self.points.weights[c])
+        return DeviceChunk(cupy.asarray(self.points.chunks[c]), weights, self.points.starts[c])
+
+    def _make_buffers(self, rows: int) -> None:
+        """Two buffers of the largest size that can be had; half of it, and half again, where memory is short."""
+        rows = min(rows, self.points.n)
+        while True:
+            try:
+                self.buffers = [_Buffer(self.points, rows) for _ in range(2)]
+                return
+            except cupy.cuda.memory.OutOfMemoryError:
+                self.buffers = []
+                if rows <= LEAST_ROWS:
+                    raise
+                rows = max(LEAST_ROWS, rows // 2)
+                log.info("device memory is short: chunks of %d rows", rows)
+
+
+class _Buffer:
+    """Pinned host memory and device memory for some rows; the copy runs beside the kernels of the other buffer."""
+
+    def __init__(self, points: Points, rows: int) -> None:
+        self.rows = rows
+        self.X = cupy.empty((rows, points.d), points.dtype)
+        self.weights = None if points.weights is None else cupy.empty(rows, np.float64)
+        self.host_X = _pinned((rows, points.d), points.dtype)
+        self.host_weights = None if points.weights is None else _pinned((rows,), np.dtype(np.float64))
+        self.copies = cupy.cuda.Stream(non_blocking=True)
+        self.used = cupy.cuda.Event()
+        self.copied = cupy.cuda.Event()
+        self.busy = False
+
+    def load(self, block: Any) -> DeviceChunk:
+        compute = cupy.cuda.get_current_stream()
+        if self.busy:  # the kernels that read this buffer, and the copy into it, must have ended
+            self.used.record(compute)
+            self.copies.wait_event(self.used)
+            self.copied.synchronize()
+        n = len(block.X)
+        self.host_X[:n] = block.X
+        self.X[:n].set(self.host_X[:n], stream=self.copies)
+        weights = None
+        if self.weights is not None:
+            self.host_weights[:n] = block.weights
+            weights = self.weights[:n]
+            weights.set(self.host_weights[:n], stream=self.copies)
+        self.copied.record(self.copies)
+        compute.wait_event(self.copied)
+        self.busy = True
+        return DeviceChunk(self.X[:n], weights, block.start)
+
+
+def _pinned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    count = int(np.prod(shape))
+    memory = cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
+    return np.frombuffer(memory, dtype, count).reshape(shape)

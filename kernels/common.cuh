@@ -1,0 +1,79 @@
+// What all kernels share: the canonical distance, fixed-point limbs, packed keys.
+//
+// `real` is the type of the points, chosen by -DREAL=float or -DREAL=double. Whatever decides or is summed is
+// computed in double by the _rn intrinsics, which the compiler may not contract: the bits are those of the NumPy
+// twin. Only the fast scores of `assign` are free to be computed in any way, as their error is bounded.
+#ifdef HOSTCUDA
+#define DYNAMIC_SHARED(type, name) type* name = (type*)hostcuda_dynamic_shared()
+#else
+#define DYNAMIC_SHARED(type, name) extern __shared__ double2 name##_raw[]; type* name = (type*)name##_raw
+#endif
+
+typedef REAL real;
+typedef long long idx;  // all sizes and offsets: N·d and N·R pass 2^31
+typedef unsigned long long word;
+
+#define LIMB 28
+#define NO_KEY 0xFFFFFFFFFFFFFFFFull
+
+// CuPy compiles with -ftz=true, under which a conversion flushes denormal floats; the CPU keeps them.
+__device__ __forceinline__ double widen(double v) { return v; }
+__device__ __forceinline__ double widen(float v) {
+    const unsigned bits = __float_as_uint(v);
+    if ((bits & 0x7F800000u) != 0u || (bits & 0x007FFFFFu) == 0u) return (double)v;
+    const double magnitude = (double)(bits & 0x007FFFFFu) * 1.401298464324817e-45;  // 2^-149
+    return (bits >> 31) ? -magnitude : magnitude;
+}
+
+// The bits of (float)v for v >= 0, denormal results included.
+__device__ __forceinline__ unsigned float_bits(double v) {
+    if (v < 1.1754943508222875e-38) return (unsigned)__double2ll_rn(__dmul_rn(v, 7.136238463529799e44));  // 2^149
+    return __float_as_uint(__double2float_rn(v));
+}
+
+// One term of the canonical squared distance, added to the sum so far.
+__device__ __forceinline__ double add_square(double sum, double x, double c) {
+    const double diff = __dsub_rn(x, c);
+    return __dadd_rn(sum, __dmul_rn(diff, diff));
+}
+
+// Σ_j (x_j − c_j)², in the order of j. The first term is not added to zero in the NumPy twin; 0 + t is t.
+__device__ __forceinline__ double canonical(const real* x, const double* c, int d) {
+    double sum = 0.0;
+    for (int j = 0; j < d; ++j) sum = add_square(sum, widen(x[j]), c[j]);
+    return sum;
+}
+
+// Limb 0 of v·scale, leaving the rest in v, scaled for the next limb. `scale` is a power of two.
+__device__ __forceinline__ idx next_limb(double& v) {
+    const double whole = rint(v);
+    v = __dmul_rn(__dsub_rn(v, whole), 268435456.0);  // 2^LIMB
+    return __double2ll_rn(whole);
+}
+
+// The double nearest to a sum of limbs, in the order of operations of gputabu.points.from_limbs.
+__device__ __forceinline__ double from_limb(idx limb, double power) {
+    return __dmul_rn(__ll2double_rn(limb), power);
+}
+
+// 2^e for |e| <= 1022.
+__device__ __forceinline__ double power_of_two(int e) { return __longlong_as_double((idx)(1023 + e) << 52); }
+
+__device__ __forceinline__ real infinite() { return (real)__longlong_as_double(0x7FF0000000000000LL); }
+
+// The two lowest scores so far, and whose the lowest is. What is not a number never leads; the norm of such a point
+// is not one either, so that its bound of doubt sends it to the canonical formula.
+struct Lead {
+    real best, second;
+    int found;
+};
+__device__ __forceinline__ Lead no_lead() { return Lead{infinite(), infinite(), 0}; }
+__device__ __forceinline__ void consider(Lead& lead, real score, int number) {
+    const bool ahead = score < lead.best;
+    const real runner_up = ahead ? lead.best : score;
+    lead.second = runner_up < lead.second ? runner_up : lead.second;
+    lead.best = ahead ? score : lead.best;
+    lead.found = ahead ? number : lead.found;
+}
+
+__device__ __forceinline__ void add_to(idx* sum, idx term) { atomicAdd((word*)sum, (word)term); }

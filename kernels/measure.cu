@@ -1,0 +1,130 @@
+// measure: the box around the points, their totals, single rows, distances: what is asked for once.
+
+// A float or double whose bits, as an unsigned integer, sort like its value.
+__device__ word sortable(double v) {
+    const idx bits = __double_as_longlong(v);
+    return bits < 0 ? ~(word)bits : (word)bits | 0x8000000000000000ull;
+}
+
+// X (n, d) in, weight (n) in or null; low, high (d) in/out: least and greatest sortable bits over points of positive
+// weight; bad (1) in/out: += values that are not finite. One thread per (point, column), striding over points with
+// the column fixed. grid = (any, ceil(d / blockDim.x)), block = (any).
+extern "C" __global__ void bounds(const real* __restrict__ X, const double* __restrict__ weight, word* __restrict__ low,
+                                  word* __restrict__ high, idx* __restrict__ bad, idx n, int d) {
+    const int j = blockIdx.y * blockDim.x + threadIdx.x;
+    if (j >= d) return;
+    word least = NO_KEY, most = 0;
+    idx wrong = 0;
+    for (idx i = blockIdx.x; i < n; i += gridDim.x) {
+        const double v = widen(X[i * d + j]);
+        if (!(v - v == 0.0)) ++wrong;
+        if (weight && weight[i] <= 0.0) continue;
+        const word bits = sortable(v);
+        least = bits < least ? bits : least;
+        most = bits > most ? bits : most;
+    }
+    if (least <= most) { atomicMin(low + j, least); atomicMax(high + j, most); }
+    if (wrong) add_to(bad, wrong);
+}
+
+// Totals of all points as one cluster: X (n, d), weight (n) or null in; totals (C) in/out.
+// One thread per (point, column) as above; the weight and the count belong to column 0.
+extern "C" __global__ void total(const real* __restrict__ X, const double* __restrict__ weight,
+                                 const double* __restrict__ offset, const double* __restrict__ scale,
+                                 idx* __restrict__ totals, idx n, int d, double weight_scale) {
+    const int j = blockIdx.y * blockDim.x + threadIdx.x;
+    if (j >= d) return;
+    idx high = 0, low = 0, heavy = 0, light = 0, count = 0;
+    for (idx i = blockIdx.x; i < n; i += gridDim.x) {
+        double v = __dsub_rn(widen(X[i * d + j]), offset[j]);
+        if (weight) v = __dmul_rn(v, weight[i]);
+        v = __dmul_rn(v, scale[j]);
+        high += next_limb(v);
+        low += next_limb(v);
+        if (j > 0) continue;
+        if (weight) {
+            double w = __dmul_rn(weight[i], weight_scale);
+            heavy += next_limb(w);
+            light += next_limb(w);
+        }
+        count += !weight || weight[i] > 0.0;
+    }
+    add_to(totals + j, high);
+    add_to(totals + d + j, low);
+    if (j > 0) return;
+    idx* rest = totals + 2 * d;
+    if (weight) { add_to(rest, heavy); add_to(rest + 1, light); rest += 2; }
+    add_to(rest, count);
+}
+
+// X (n, d) in; wanted (m) in, row numbers; found (m, d) out for those in [start, start + n). One thread per element.
+extern "C" __global__ void fetch_rows(const real* __restrict__ X, const idx* __restrict__ wanted,
+                                      double* __restrict__ found, idx n, idx start, idx m, int d) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * d; t += (idx)gridDim.x * blockDim.x) {
+        const idx i = wanted[t / d] - start;
+        if (i >= 0 && i < n) found[t] = widen(X[i * d + t % d]);
+    }
+}
+
+// labels (R, pitch) in; rows (R, m) in, -1 for none; found (R, m) out: the label of each, -1 for none.
+extern "C" __global__ void labels_of(const int* __restrict__ labels, const idx* __restrict__ rows,
+                                     int* __restrict__ found, idx pitch, idx r, idx m) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * m; t += (idx)gridDim.x * blockDim.x)
+        found[t] = rows[t] < 0 ? -1 : labels[t / m * pitch + rows[t]];
+}
+
+// stamps (R, pitch) in/out: the rows (R, K, L) become forbidden, where in their cluster or, if global_scope, anywhere.
+extern "C" __global__ void mark(const int* __restrict__ labels, const idx* __restrict__ rows, int* __restrict__ stamps,
+                                const int* __restrict__ age, idx pitch, idx r, int k, idx m, int global_scope) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * k * m; t += (idx)gridDim.x * blockDim.x) {
+        const idx n = rows[t], cluster = t / m, s = cluster / k;
+        if (n < 0) continue;
+        if (global_scope || labels[s * pitch + n] == (int)(cluster % k)) atomicExch(stamps + s * pitch + n, age[s]);
+    }
+}
+
+// from (R', pitch) rows picked into to (m, pitch): to[t] = from[picks[t]]. One thread per element.
+extern "C" __global__ void pick_labels(const int* __restrict__ from, int* __restrict__ to, const idx* __restrict__ picks,
+                                       idx m, idx pitch) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * pitch; t += (idx)gridDim.x * blockDim.x)
+        to[t] = from[picks[t / pitch] * pitch + t % pitch];
+}
+
+// Euclidean distances of n points to k centres, (n, k) out. One thread per pair.
+extern "C" __global__ void distances(const real* __restrict__ X, const double* __restrict__ centers,
+                                     real* __restrict__ out, idx n, int k, int d) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < n * k; t += (idx)gridDim.x * blockDim.x)
+        out[t] = (real)__dsqrt_rn(canonical(X + t / k * d, centers + t % k * d, d));
+}
+
+// closest, in two launches: least (k) in/out, the bits of the least d² (phase 0); row (k) in/out, the lowest row that
+// has it (phase 1). One thread per pair; points of weight zero do not count.
+extern "C" __global__ void closest(const real* __restrict__ X, const double* __restrict__ weight,
+                                   const double* __restrict__ centers, word* __restrict__ least, word* __restrict__ row,
+                                   idx n, idx start, int k, int d, int phase) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < n * k; t += (idx)gridDim.x * blockDim.x) {
+        const idx i = t / k, a = t % k;
+        if (weight && weight[i] <= 0.0) continue;
+        const word bits = (word)__double_as_longlong(canonical(X + i * d, centers + a * d, d));
+        if (phase == 0) atomicMin(least + a, bits);
+        else if (bits == least[a]) atomicMin(row + a, (word)(start + i));
+    }
+}
+
+// The farthest point from its centre below `bar`: key (1) in/out, max of (d² as float32) << 32 | ~(row − span).
+// labels (n) of one restart from `start` on. One thread per point.
+extern "C" __global__ void farthest(const real* __restrict__ X, const double* __restrict__ weight,
+                                    const double* __restrict__ centers, const int* __restrict__ labels,
+                                    word* __restrict__ key, idx n, idx start, idx span, int d, double key_scale,
+                                    double on_center, word bar) {
+    word most = 0;
+    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+        if (weight && weight[i] <= 0.0) continue;
+        const double v = __dmul_rn(canonical(X + i * d, centers + (idx)labels[start + i] * d, d), key_scale);
+        const unsigned bits = float_bits(v);
+        if (!(widen(__uint_as_float(bits)) > on_center)) continue;
+        const word mine = (word)bits << 32 | (word)(0xFFFFFFFFu - (unsigned)(start + i - span));
+        if (mine < bar && mine > most) most = mine;
+    }
+    if (most) atomicMax(key, most);
+}

@@ -1,0 +1,76 @@
+// K-Means++: squared distances to the seeds so far, their potential in integers, and draws from it.
+
+// w · d² on the grid of 2^-shift.
+__device__ __forceinline__ idx weighed(double square, const double* weight, idx i, double scale) {
+    if (weight) square = __dmul_rn(square, weight[i]);
+    return __double2ll_rn(__dmul_rn(square, scale));
+}
+
+// Adds up a value per thread into *sum; all threads of the block call it.
+__device__ void block_sum(idx value, idx* sum, idx* shared) {
+    if (threadIdx.x == 0) *shared = 0;
+    __syncthreads();
+    if (value) add_to(shared, value);
+    __syncthreads();
+    if (threadIdx.x == 0 && *shared) add_to(sum, *shared);
+    __syncthreads();
+}
+
+// covered (R, pitch) in/out: lowered to d² to seeds (R, d). One thread per point, striding. grid = (any, R).
+extern "C" __global__ void cover(const real* __restrict__ X, const double* __restrict__ seeds,
+                                 double* __restrict__ covered, idx n, idx start, idx pitch, int d) {
+    const idx s = blockIdx.y;
+    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+        double* mine = covered + s * pitch + start + i;
+        const double square = canonical(X + i * d, seeds + s * d, d);
+        if (square < *mine) *mine = square;
+    }
+}
+
+// sums (R, tiles) in/out: += potential of the points of each tile of `tile` rows of the data set, counted from row 0.
+// grid = (tiles touched, R), block = (any): one block per tile, the first being that of row `start`.
+extern "C" __global__ void potential(const double* __restrict__ covered, const double* __restrict__ weight,
+                                     const double* __restrict__ scale, idx* __restrict__ sums, idx n, idx start,
+                                     idx pitch, idx tile, idx tiles) {
+    __shared__ idx shared;
+    const idx s = blockIdx.y, mine = start / tile + blockIdx.x;
+    idx value = 0;
+    const idx first = max(mine * tile, start), last = min((mine + 1) * tile, start + n);
+    for (idx row = first + threadIdx.x; row < last; row += blockDim.x)
+        value += weighed(covered[s * pitch + row], weight, row - start, scale[s]);
+    block_sum(value, sums + s * tiles + mine, &shared);
+}
+
+// gains (R, T) in/out: += what the potential loses with each of seeds (R, T, d) as one more.
+// One thread per point, striding. grid = (any, R·T).
+extern "C" __global__ void trial_gains(const real* __restrict__ X, const double* __restrict__ weight,
+                                       const double* __restrict__ seeds, const double* __restrict__ covered,
+                                       const double* __restrict__ scale, idx* __restrict__ gains, idx n, idx start,
+                                       idx pitch, int d, int trials) {
+    __shared__ idx shared;
+    const idx pair = blockIdx.y, s = pair / trials;
+    idx value = 0;
+    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+        const double before = covered[s * pitch + start + i];
+        const double square = canonical(X + i * d, seeds + pair * d, d);
+        if (square < before) value += weighed(before, weight, i, scale[s]) - weighed(square, weight, i, scale[s]);
+    }
+    block_sum(value, gains + pair, &shared);
+}
+
+// found (m) in/out: the first row at which the running potential, counted from row `first[t]`, exceeds `beyond[t]`.
+// One thread per draw: it walks along a tile at the most. Rows outside [start, start + n) are left alone.
+extern "C" __global__ void locate(const double* __restrict__ covered, const double* __restrict__ weight,
+                                  const double* __restrict__ scale, const idx* __restrict__ restart,
+                                  const idx* __restrict__ first, idx* __restrict__ beyond, idx* __restrict__ found,
+                                  idx n, idx start, idx pitch, idx tile, idx m) {
+    const idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x;
+    if (t >= m || found[t] >= 0) return;
+    const idx s = restart[t];
+    idx left = beyond[t];
+    for (idx row = max(first[t], start); row < min(first[t] + tile, start + n); ++row) {
+        left -= weighed(covered[s * pitch + row], weight, row - start, scale[s]);
+        if (left < 0) { found[t] = row; return; }
+    }
+    beyond[t] = left;  // the tile goes on in the next chunk
+}

@@ -1,0 +1,138 @@
+"""The tool's own face, which CuPy does not have: settings, counts, planned failures."""
+
+import atexit
+import copy
+import gc
+import json
+import os
+
+
+class Violation(AssertionError):
+    """A kernel, or a copy, did what the checks forbid."""
+
+
+class Settings:
+    """What the environment says. The functions below change it between launches."""
+
+    def __init__(self):
+        def number(name, default):
+            return int(os.environ.get(f"HOSTCUDA_{name}") or default)
+
+        self.check = number("CHECK", 0) > 0
+        self.global_races = number("CHECK_GLOBAL", 0) > 0
+        self.sanitize = number("SANITIZE", 0) > 0
+        self.seed = number("SEED", 0)
+        self.devices = number("DEVICES", 1)
+        self.memory = number("MEMORY", 64 << 30)
+        self.sparse = number("SPARSE", 1 << 30)  # arrays from here on are neither poisoned nor tracked
+        self.fail_allocation = number("FAIL_ALLOC", 0)
+        self.fail_launch = number("FAIL_LAUNCH", 0)
+
+
+class Counts:
+    """What happened since the last reset."""
+
+    def __init__(self):
+        self.kernels, self.violations = {}, []
+        directions = ("host_to_device", "device_to_host", "device_to_device")
+        self.copies = {direction: {"count": 0, "bytes": 0} for direction in directions}
+        self.allocations = self.synchronisations = self.launches = self.graph_launches = 0
+
+    def kernel(self, name, loaded, stored, atomics=0, atomic_bytes=0):
+        found = self.kernels.setdefault(
+            name, {"launches": 0, "bytes_loaded": 0, "bytes_stored": 0, "atomics": 0, "bytes_atomic": 0}
+        )
+        for key, more in zip(found, (1, loaded, stored, atomics, atomic_bytes), strict=True):
+            found[key] += more
+
+    def copy(self, direction, nbytes):
+        self.copies[direction]["count"] += 1
+        self.copies[direction]["bytes"] += nbytes
+
+
+settings = Settings()
+counts = Counts()
+live = {}  # pointer -> (bytes, device) of every allocation that is not freed
+_known = set()  # pointers that were alive at the last reset
+attributes = {  # of every device; a test may change them
+    "MultiProcessorCount": 8, "WarpSize": 32, "MaxThreadsPerBlock": 1024, "MaxThreadsPerMultiProcessor": 1536,
+    "MaxBlockDimX": 1024, "MaxBlockDimY": 1024, "MaxBlockDimZ": 64,
+    "MaxGridDimX": 2**31 - 1, "MaxGridDimY": 65535, "MaxGridDimZ": 65535,
+    "MaxSharedMemoryPerBlock": 48 << 10, "MaxSharedMemoryPerBlockOptin": 99 << 10,
+    "MaxSharedMemoryPerMultiprocessor": 100 << 10, "MaxBlocksPerMultiprocessor": 16,
+    "MaxRegistersPerBlock": 65536, "MaxRegistersPerMultiprocessor": 65536, "L2CacheSize": 4 << 20,
+    "ComputeCapabilityMajor": 8, "ComputeCapabilityMinor": 6,
+}  # fmt: skip
+
+
+def stats():
+    """The counts as in JSON. `launches` were asked for one by one; a graph's are in its kernels only."""
+    found = copy.deepcopy(vars(counts))
+    found["live_bytes"] = sum(size for size, _ in live.values())
+    found["leaked_bytes"] = leaked_bytes()
+    return found
+
+
+def reset():
+    """Start counting anew; what is alive now is no leak later."""
+    gc.collect()
+    counts.__init__()
+    _known.clear()
+    _known.update(live)
+
+
+def leaked_bytes():
+    """Bytes allocated since the last reset and still alive though garbage was collected."""
+    gc.collect()
+    return sum(size for pointer, (size, _) in live.items() if pointer not in _known)
+
+
+def check_leaks():
+    if leaked_bytes():
+        raise Violation(f"{leaked_bytes()} bytes of device memory are still alive.")
+
+
+def set_seed(seed):
+    """Choose the order of threads and blocks from the next launch on."""
+    from ._compile import runtime
+
+    settings.seed = seed
+    runtime().hostcuda_set_seed(seed)
+
+
+def set_check(on, global_races=False):
+    """Turn the access checks on or off; modules compiled from now on obey."""
+    from ._compile import runtime
+    from .cuda.memory import mark_all_written
+
+    if on and not settings.check:
+        mark_all_written()  # by kernels nobody watched
+    settings.check, settings.global_races = on, on and global_races
+    runtime().hostcuda_check_global_races(settings.global_races)
+
+
+def fail_next(allocation=0, launch=0):
+    """Make the n-th allocation or launch from now fail; 0 is never."""
+    settings.fail_allocation, settings.fail_launch = allocation, launch
+
+
+def planned(what):
+    """True for the event that was to fail."""
+    left = getattr(settings, what)
+    if left > 0:
+        setattr(settings, what, left - 1)
+    return left == 1
+
+
+def violation(message):
+    counts.violations.append(message)  # seen in the statistics even if the exception is swallowed
+    return Violation(message)
+
+
+def _write_stats():
+    if os.environ.get("HOSTCUDA_STATS"):
+        with open(os.environ["HOSTCUDA_STATS"], "w") as file:
+            json.dump(stats(), file, indent=1)
+
+
+atexit.register(_write_stats)

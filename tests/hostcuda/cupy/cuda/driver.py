@@ -1,0 +1,5 @@
+"""cupy.cuda.driver, as far as it is used."""
+
+from .errors import CUDADriverError
+
+__all__ = ["CUDADriverError"]
