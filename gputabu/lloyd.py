@@ -14,7 +14,7 @@ from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
 from gputabu.reporting import log
-from gputabu.results import Clustering, Stop, lowest
+from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_real
 
@@ -25,7 +25,7 @@ class Descent:
 
     centers: np.ndarray  # (R, K, d) float64
     stop: list[Stop]
-    course: Course
+    trace: Trace
 
 
 def run(
@@ -134,7 +134,7 @@ def descend(
             labels = ops.take(labels, keep)
         if len(active) == 0:
             break
-    return Descent(ended, stops, course)
+    return Descent(ended, stops, course.trace())
 
 
 def _came_back(totals: np.ndarray, active: np.ndarray, passed: set[tuple[int, int]]) -> np.ndarray:
@@ -180,7 +180,7 @@ def finish(ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray |
         centers=centers[best],
         indices=None if indices is None else indices[best],
         stop=found.stop,
-        course=found.course,
+        trace=found.trace,
     )
 
 

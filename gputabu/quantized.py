@@ -20,11 +20,11 @@ import numpy as np
 
 from gputabu import lloyd, seeding, tabu
 from gputabu.backend import hold
-from gputabu.backend.ops import Labels, Ops, Surveyed
+from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
 from gputabu.reporting import log
-from gputabu.results import Clustering, Stop, lowest
+from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.tabu import Best, Memory
 from gputabu.validation import check_choice, check_int, check_n_clusters
@@ -141,17 +141,34 @@ def search(
         for batch in tabu.batches(numbers, points.n):
             if interrupts.asked and finished:
                 break
-            best, stops, course = explore(ops, start.indices(batch), plan, interrupts)
-            centers = refined(ops, best.means, refine, interrupts)
-            found = lloyd.Descent(centers, stops, course)
-            finished.append(lloyd.finish(ops, found, batch, best.means))
+            found, means = run(ops, start.indices(batch), plan, refine, interrupts)
+            finished.append(lloyd.finish(ops, found, batch, means))
             report(finished[-1])
         return choose(finished, ops.name, interrupts.asked)
 
 
+def run(
+    ops: Ops, means: np.ndarray, plan: Plan, refine: str, interrupts: Interrupts
+) -> tuple[lloyd.Descent, np.ndarray]:
+    """Explore from means (R, K) and refine: the centres found, and the M_b (R, K) they come from.
+
+    By the backend itself where it can (`Ops.explore`), otherwise pass by pass.
+    """
+    rounds = 1 if refine == "centroid" else REFINE_ITER
+    orders = Orders(plan.max_iter, plan.patience, plan.scope == "global", rounds, lambda: interrupts.asked)
+    own = ops.explore(means, orders) if plan.n_neighbors == 1 else None
+    if own is None:
+        best, stops, trace = explore(ops, means, plan, interrupts)
+        return lloyd.Descent(refined(ops, best.means, rounds, interrupts), stops, trace), best.means
+    centers = refined(ops, own.means, rounds, interrupts) if own.centers is None else own.centers
+    moves = np.where(np.isnan(own.current[:, 1:]), -1, (own.path[:, 1:] != own.path[:, :-1]).sum(axis=2))
+    stops = [(Stop.INTERRUPTED, Stop.PATIENCE, Stop.MAX_ITER)[code] for code in own.stop]
+    return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
+
+
 def explore(
     ops: Ops, means: np.ndarray, plan: Plan, interrupts: Interrupts
-) -> tuple[Best, list[Stop], Course]:
+) -> tuple[Best, list[Stop], Trace]:
     """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement."""
     r = len(means)
     state = begin(ops, means, plan)
@@ -179,7 +196,7 @@ def explore(
         if over.any():
             keep = np.flatnonzero(~over)
             active, state = active[keep], state.take(ops, keep)
-    return ended, stops, course
+    return ended, stops, course.trace()
 
 
 def begin(ops: Ops, means: np.ndarray, plan: Plan) -> State:
@@ -238,11 +255,10 @@ def evaluate(
     return totals, ops.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)
 
 
-def refined(ops: Ops, means: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:
+def refined(ops: Ops, means: np.ndarray, rounds: int, interrupts: Interrupts) -> np.ndarray:
     """The centres that M_b is refined to (section IV-E): (R, K) -> (R, K, d)."""
-    centers = ops.rows(means)
-    rounds = 1 if refine == "centroid" or interrupts.asked else REFINE_ITER
-    return lloyd.descend(ops, centers, rounds, interrupts=interrupts).centers
+    rounds = 1 if interrupts.asked else rounds
+    return lloyd.descend(ops, ops.rows(means), rounds, interrupts=interrupts).centers
 
 
 #: K-Means ends long before this; it is there so that nothing runs for ever.

@@ -72,7 +72,7 @@ class Finished:
     centers: np.ndarray  # (K, d) of the best
     indices: np.ndarray | None  # (K,) of the best
     stop: list[Stop]
-    course: Course
+    trace: Trace
 
 
 def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
@@ -104,7 +104,7 @@ def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clu
     """The lowest J of all restarts; the lowest restart number on ties."""
     first = int(lowest(np.array([batch.inertia[batch.best] for batch in finished])))
     won = finished[first]
-    trace = _join([batch.course.trace() for batch in finished])
+    trace = _join([batch.trace for batch in finished])
     at = sum(len(batch.numbers) for batch in finished[:first]) + won.best
     return Clustering(
         labels=won.labels,

@@ -4,40 +4,7 @@
 // restarts; the fast distances Σ (x̃ − c̃)², relative to an offset, in the type of the points, decide where the
 // best is ahead of the second by more than their error; the rest are decided by the canonical formula, here in
 // the kernel. Totals are integers: threads may add them in any order.
-
-// Adds (sign = 1) or takes away (-1) what one point contributes to the totals of a cluster.
-// columns: d high limbs, d low limbs, [weight high, low,] count. See gputabu.points.Totals.
-__device__ void contribute(idx* totals, const real* x, int d, const double* weight, idx i, const double* offset,
-                           const double* scale, double weight_scale, idx sign) {
-    for (int j = 0; j < d; ++j) {
-        double v = __dsub_rn(widen(x[j]), offset[j]);
-        if (weight) v = __dmul_rn(v, weight[i]);
-        v = __dmul_rn(v, scale[j]);
-        const idx high = next_limb(v), low = next_limb(v);
-        if (high) add_to(totals + j, sign * high);
-        if (low) add_to(totals + d + j, sign * low);
-    }
-    idx* rest = totals + 2 * d;
-    if (weight) {
-        double v = __dmul_rn(weight[i], weight_scale);
-        add_to(rest, sign * next_limb(v));
-        add_to(rest + 1, sign * next_limb(v));
-        rest += 2;
-        if (weight[i] <= 0.0) return;
-    }
-    add_to(rest, sign);
-}
-
-// The canonical nearest centre, the lowest number on ties.
-__device__ int nearest_canonical(const real* x, const double* centers, int k, int d) {
-    double best = canonical(x, centers, d);
-    int found = 0;
-    for (int c = 1; c < k; ++c) {
-        const double s = canonical(x, centers + (idx)c * d, d);
-        if (s < best) { best = s; found = c; }
-    }
-    return found;
-}
+#include "common.cuh"
 
 #ifdef D
 // X        (n, D)      in   rows start .. start + n - 1 of the data set
@@ -47,7 +14,7 @@ __device__ int nearest_canonical(const real* x, const double* centers, int k, in
 // doubt    (R, 3)      in   what two fast distances may err by: [0] + [1]·‖x‖ + [2]·‖x‖²
 // offset   (D)         in   double; of the fast distances and of the totals
 // scale    (D)         in   2^(LIMB - exponent) of every coordinate
-// labels   (R, pitch)  in/out
+// labels   (R, pitch)  in/out, or only out if `fresh`
 // totals   (R, K, C)   in/out, or null: only labels are wanted
 // changed  (R)         in/out, += points whose label is new
 // done     (R)         in   or null: restarts to leave alone
@@ -60,7 +27,8 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
                                   const double* __restrict__ scale, int* __restrict__ labels,
                                   idx* __restrict__ totals, idx* __restrict__ changed,
                                   const int* __restrict__ done, idx n, idx start, idx pitch, int r, int k,
-                                  double unit, double weight_scale, int resident, int private_totals) {
+                                  double unit, double weight_scale, int fresh, int resident,
+                                  int private_totals) {
     const int columns = 2 * D + 1 + (weight ? 2 : 0);
     const idx n_totals = private_totals ? (idx)r * k * columns : 0;
     DYNAMIC_SHARED(idx, mine);  // (R, K, C) if private_totals
@@ -106,7 +74,7 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
             if (k > 1 && !(lead.second - lead.best > bound))  // also where one is not a number
                 found = nearest_canonical(x, centers + (idx)s * k * D, k, D);
             int* label = labels + s * pitch + start + i;
-            const int old = *label;
+            const int old = fresh ? -1 : *label;
             if (found == old) continue;
             *label = found;
             add_to(moves + s, 1);
@@ -135,7 +103,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
                                         const double* __restrict__ offset, const double* __restrict__ scale,
                                         int* __restrict__ labels, idx* __restrict__ totals,
                                         idx* __restrict__ changed, const int* __restrict__ done, idx n, idx start,
-                                        idx pitch, int r, int k, int d, double unit, double weight_scale) {
+                                        idx pitch, int r, int k, int d, double unit, double weight_scale, int fresh) {
     __shared__ real points[DEPTH][TILE + 1], rivals[DEPTH][TILE + 1];
     __shared__ Lead leads[TILE][16];
     __shared__ real lengths[TILE];  // squared norms of the points
@@ -197,7 +165,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
                 if (k > 1 && !(all.second - all.best > bound))
                     all.found = nearest_canonical(X + i * d, centers + (idx)s * k * d, k, d);
                 int* label = labels + s * pitch + start + i;
-                before[row] = *label;
+                before[row] = fresh ? -1 : *label;
                 after[row] = all.found;
                 if (before[row] != after[row]) {
                     *label = all.found;

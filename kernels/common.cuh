@@ -77,3 +77,37 @@ __device__ __forceinline__ void consider(Lead& lead, real score, int number) {
 }
 
 __device__ __forceinline__ void add_to(idx* sum, idx term) { atomicAdd((word*)sum, (word)term); }
+
+// Adds (sign = 1) or takes away (-1) what one point contributes to the totals of a cluster.
+// columns: d high limbs, d low limbs, [weight high, low,] count. See gputabu.points.Totals.
+__device__ void contribute(idx* totals, const real* x, int d, const double* weight, idx i, const double* offset,
+                           const double* scale, double weight_scale, idx sign) {
+    for (int j = 0; j < d; ++j) {
+        double v = __dsub_rn(widen(x[j]), offset[j]);
+        if (weight) v = __dmul_rn(v, weight[i]);
+        v = __dmul_rn(v, scale[j]);
+        const idx high = next_limb(v), low = next_limb(v);
+        if (high) add_to(totals + j, sign * high);
+        if (low) add_to(totals + d + j, sign * low);
+    }
+    idx* rest = totals + 2 * d;
+    if (weight) {
+        double v = __dmul_rn(weight[i], weight_scale);
+        add_to(rest, sign * next_limb(v));
+        add_to(rest + 1, sign * next_limb(v));
+        rest += 2;
+        if (weight[i] <= 0.0) return;
+    }
+    add_to(rest, sign);
+}
+
+// The canonical nearest centre, the lowest number on ties.
+__device__ int nearest_canonical(const real* x, const double* centers, int k, int d) {
+    double best = canonical(x, centers, d);
+    int found = 0;
+    for (int c = 1; c < k; ++c) {
+        const double s = canonical(x, centers + (idx)c * d, d);
+        if (s < best) { best = s; found = c; }
+    }
+    return found;
+}

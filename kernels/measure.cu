@@ -1,4 +1,5 @@
 // measure: the box around the points, their totals, single rows, distances: what is asked for once.
+#include "common.cuh"
 
 // A float or double whose bits, as an unsigned integer, sort like its value.
 __device__ word sortable(double v) {

@@ -1,4 +1,5 @@
 // K-Means++: squared distances to the seeds so far, their potential in integers, and draws from it.
+#include "common.cuh"
 
 // w · d² on the grid of 2^-shift.
 __device__ __forceinline__ idx weighed(double square, const double* weight, idx i, double scale) {

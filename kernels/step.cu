@@ -1,18 +1,7 @@
 // prepare and step: the O(K) work of a tabu iteration, on the device, so that no iteration waits for the host.
 //
 // A search of R restarts replays: assign, prepare, survey, step. All state stays in device memory.
-
-// Means of the clusters (eq. 3): the same operations as gputabu.points.Grid.centroids.
-__device__ double centroid(const idx* cluster, int d, int j, bool weighted, const double* offset,
-                           const double* high, const double* low, double weight_high, double weight_low,
-                           double fallback) {
-    const double weight = weighted
-        ? __dadd_rn(from_limb(cluster[2 * d], weight_high), from_limb(cluster[2 * d + 1], weight_low))
-        : __ll2double_rn(cluster[2 * d]);
-    if (!(weight > 0.0)) return fallback;
-    const double moment = __dadd_rn(from_limb(cluster[j], high[j]), from_limb(cluster[d + j], low[j]));
-    return __dadd_rn(offset[j], __ddiv_rn(moment, weight));
-}
+#include "search.cuh"
 
 // totals     (R, K, C)     in
 // centers    (R, K, d)     in   kept where a cluster is empty
@@ -49,31 +38,6 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
     }
 }
 
-// The fast centres of one restart and how far their distances can be trusted; by all threads of a block.
-// `widest` is shared and holds a double that sorts like its bits.
-__device__ void make_fast(const double* centers, real* fast, real* norms, real* doubt, const double* offset,
-                          int k, int d, double unit, double trust, double exact, double floor, word* widest) {
-    if (threadIdx.x == 0) *widest = 0;
-    __syncthreads();
-    for (int a = threadIdx.x; a < k; a += blockDim.x) {
-        double norm = 0.0;
-        for (int j = 0; j < d; ++j) {
-            const double c = (centers[(idx)a * d + j] - offset[j]) * unit;
-            fast[(idx)a * d + j] = (real)c;
-            norm += c * c;
-        }
-        norms[a] = (real)norm;
-        atomicMax(widest, (word)__double_as_longlong(norm));
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        const double reach = sqrt(__longlong_as_double((idx)*widest));
-        doubt[0] = (real)((trust + exact) * reach * reach + floor);
-        doubt[1] = (real)(2 * (trust + exact) * reach);
-        doubt[2] = (real)(trust + exact);  // the direct form errs with ‖x‖² as well
-    }
-}
-
 // centers (R, K, d) in -> fast (R, K, d), norms (R, K), doubt (R, 3) out. grid = (R), block = (any).
 extern "C" __global__ void ready(const double* __restrict__ centers, real* __restrict__ fast, real* __restrict__ norms,
                                  real* __restrict__ doubt, const double* __restrict__ offset, int k, int d,
@@ -83,10 +47,6 @@ extern "C" __global__ void ready(const double* __restrict__ centers, real* __res
     make_fast(centers + s * k * d, fast + s * k * d, norms + s * k, doubt + s * 3, offset, k, d, unit, trust, exact,
               floor, &widest);
 }
-
-// What a restart carries from iteration to iteration. Scalars of the search are in `Plan`.
-#define STOP_PATIENCE 1
-#define STOP_MAX_ITER 2
 
 // X            (N, d)          in
 // labels       (R, N)          in   of the current means
@@ -98,8 +58,7 @@ extern "C" __global__ void ready(const double* __restrict__ centers, real* __res
 // best_means   (R, K), best_cost (R), stale (R), age (R), done (R)   in/out
 // current, best (R, T + 1), path (R, T + 1, K)   out   the trace, one column per iteration
 // centers, fast, norms, doubt  out   of M_n, for the next assign
-// Judges M_c by its J, then moves on (gputabu.quantized.step and neighbours, gputabu.tabu). One block per restart:
-// grid = (R), block = (any). Shared: 16·K bytes. Ties are those of the keys.
+// Judges M_c and moves on. One block per restart: grid = (R), block = (any). Shared: 16·K bytes.
 extern "C" __global__ void step(const real* __restrict__ X, const int* __restrict__ labels,
                                 const idx* __restrict__ totals, const word* __restrict__ keys,
                                 const idx* __restrict__ costs, idx* __restrict__ means, idx* __restrict__ rows,
@@ -112,67 +71,19 @@ extern "C" __global__ void step(const real* __restrict__ X, const int* __restric
                                 double noise, double unit, double trust, double exact, double floor, idx pitch,
                                 int k, int d, int columns, int capacity, int max_iter, int patience,
                                 int global_scope) {
-    DYNAMIC_SHARED(idx, next);  // (K) then (K): the next means, and where rows are cut
+    DYNAMIC_SHARED(idx, scratch);  // (2, K)
     __shared__ word widest;
-    __shared__ int verdict;  // 0 goes on, 1 is a new best, 2 is not
-    idx* cut = next + k;
-    const idx s = blockIdx.x;
+    const idx s = blockIdx.x, columns_of_trace = max_iter + 1;
     if (done[s]) return;
-    const int iteration = age[s] - 1;
-    __syncthreads();  // everyone has read age and done
-    idx* mean = means + s * k;
-    if (threadIdx.x == 0) {
-        const double J = __dadd_rn(__dadd_rn(from_limb(costs[3 * s], cost0), from_limb(costs[3 * s + 1], cost1)),
-                                   from_limb(costs[3 * s + 2], cost2));
-        const bool better = iteration == 0 || J < __dmul_rn(best_cost[s], noise);
-        if (better) best_cost[s] = J;
-        stale[s] = better ? 0 : stale[s] + 1;
-        current[s * (max_iter + 1) + iteration] = J;
-        best[s * (max_iter + 1) + iteration] = best_cost[s];
-        if (stale[s] >= patience) done[s] = STOP_PATIENCE;
-        else if (iteration == max_iter) done[s] = STOP_MAX_ITER;
-        age[s] = iteration + 2;
-        verdict = better;
-    }
-    __syncthreads();
-    for (int a = threadIdx.x; a < k; a += blockDim.x) {
-        if (verdict) best_means[s * k + a] = mean[a];
-        path[(s * (max_iter + 1) + iteration) * k + a] = mean[a];
-    }
-    if (done[s]) return;
-    for (int a = threadIdx.x; a < k; a += blockDim.x) {  // every cluster looks at the rows as they are
-        const idx cluster = s * k + a;
-        next[a] = mean[a];
-        cut[a] = -1;
-        if (keys[cluster] != NO_KEY) {
-            next[a] = (idx)(keys[cluster] & 0xFFFFFFFFull);
-        } else if (totals[cluster * columns + columns - 1] > 0) {  // all members are tabu: the deletion rule
-            for (int l = length[cluster] - 1; l >= 0; --l) {
-                const idx n = rows[cluster * capacity + l];
-                if (labels[s * pitch + n] != a) continue;
-                bool elsewhere = false;
-                if (global_scope)
-                    for (int b = 0; b < k && !elsewhere; ++b)
-                        for (int m = 0; b != a && m < length[s * k + b] && !elsewhere; ++m)
-                            elsewhere = rows[(s * k + b) * capacity + m] == n;
-                if (elsewhere) continue;
-                next[a] = n;
-                cut[a] = l;
-                break;
-            }
-        }
-    }
-    __syncthreads();
-    for (int a = threadIdx.x; a < k; a += blockDim.x) {
-        const idx cluster = s * k + a;
-        int size = cut[a] >= 0 ? (int)cut[a] : length[cluster];
-        bool held = false;
-        for (int l = 0; l < size && !held; ++l) held = rows[cluster * capacity + l] == mean[a];
-        if (!held) rows[cluster * capacity + size++] = mean[a];
-        length[cluster] = size;
-        mean[a] = next[a];
-        for (int j = 0; j < d; ++j) centers[cluster * d + j] = widen(X[next[a] * d + j]);
-    }
+    const Restart me = {means + s * k, rows + s * k * capacity, length + s * k, best_means + s * k, best_cost + s,
+                        stale + s, age + s, done + s, current + s * columns_of_trace, best + s * columns_of_trace,
+                        path + s * columns_of_trace * k};
+    const Limits limits = {noise, capacity, max_iter, patience, global_scope};
+    const double J = __dadd_rn(__dadd_rn(from_limb(costs[3 * s], cost0), from_limb(costs[3 * s + 1], cost1)),
+                               from_limb(costs[3 * s + 2], cost2));
+    __syncthreads();  // everyone has read `done`
+    if (!advance(me, limits, J, labels + s * pitch, totals + s * k * columns, keys + s * k, k, columns, scratch)) return;
+    for (int t = threadIdx.x; t < k * d; t += blockDim.x) centers[s * k * d + t] = widen(X[me.means[t / d] * d + t % d]);
     __syncthreads();
     make_fast(centers + s * k * d, fast + s * k * d, norms + s * k, doubt + s * 3, offset, k, d, unit, trust, exact,
               floor, &widest);

@@ -2,6 +2,7 @@
 //
 // X is read once for up to RG restarts (-DRG=1 or 8): 32 coordinates of a tile of points at a time go through shared
 // memory, and every thread adds them up for its point in the order of j.
+#include "common.cuh"
 #define WIDTH 32
 
 // X        (n, d)        in

@@ -10,10 +10,11 @@ from typing import Any, Self, TypeVar
 import cupy
 import numpy as np
 
+from gputabu.backend import device_search
 from gputabu.backend.certified import unit_for
 from gputabu.backend.device_points import DevicePoints
 from gputabu.backend.kernels import launch
-from gputabu.backend.ops import Assigned, Surveyed
+from gputabu.backend.ops import Assigned, Explored, Orders, Surveyed
 from gputabu.points import LIMB, Bounds, Grid, Points, Totals, check_span, from_limbs, power
 
 THREADS = 256
@@ -56,7 +57,6 @@ class CudaOps:
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]
             self.shared_limit = attributes.get("MaxSharedMemoryPerBlockOptin", 48 * 1024)
-        self._ages = 0
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +75,7 @@ class CudaOps:
     @on_device
     def bounds(self) -> Bounds:
         d = self.points.d
-        low, high = _filled(d, NO_KEY), cupy.zeros(d, np.uint64)
+        low, high = _uploaded(d, NO_KEY), cupy.zeros(d, np.uint64)
         bad = cupy.zeros(1, np.int64)
         for chunk in self.chunks:
             self._launch("measure.cu", "bounds", self._columns(chunk), (
@@ -152,7 +152,7 @@ class CudaOps:
     def label(self, centers: np.ndarray) -> Any:
         r, _, d = centers.shape
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
-        labels = self.blank(r)
+        labels = cupy.empty((r, self.points.n), np.int32)
         self._relabel(centers, labels, None, cupy.zeros(r, np.int64), middle)
         return labels
 
@@ -182,6 +182,10 @@ class CudaOps:
             bar = keys
         assert cost is not None
         return Surveyed(cost, index, inside)
+
+    @on_device
+    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
+        return device_search.explore(self, means, orders)
 
     @on_device
     def objective(self, centers: np.ndarray, labels: Any) -> np.ndarray:
@@ -322,20 +326,23 @@ class CudaOps:
         fast, exact = (2.2 * (d + 8) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
         return unit, float(fast), float(exact), float((d + 2) * np.finfo(dtype).tiny)
 
+    def empty_fast(self, r: int, k: int) -> Fast:
+        return Fast.empty(r, k, self.points.d, self.points.dtype)
+
     def _relabel(self, centers: np.ndarray, labels: Any, totals: Any, changed: Any, offset: np.ndarray) -> None:
         r, k, d = centers.shape
         where = cupy.asarray(np.ascontiguousarray(centers))
-        fast = Fast.empty(r, k, d, self.points.dtype)
+        fast = self.empty_fast(r, k)
         unit, *trust = self.trust(offset, centers)
         origin = cupy.asarray(offset)
         self._launch("step.cu", "ready", (r,), (where, *fast, origin, k, d, unit, *trust))
         scale = None if totals is None else cupy.asarray(_scales(self.grid))
         for chunk in self.chunks:
-            self.launch_assign(chunk, where, fast, origin, scale, labels, totals, changed, None, unit)
+            self.launch_assign(chunk, where, fast, origin, scale, labels, totals, changed, None, unit, fresh=totals is None)
 
     def launch_assign(
         self, chunk: Any, centers: Any, fast: Any, origin: Any, scale: Any, labels: Any, totals: Any,
-        changed: Any, done: Any, unit: float,
+        changed: Any, done: Any, unit: float, fresh: bool = False,
     ) -> None:  # fmt: skip
         r, k, d = centers.shape
         heavy = 1.0 if totals is None else float(power(LIMB - self.grid.weight))
@@ -343,7 +350,7 @@ class CudaOps:
             tiles = min(-(-chunk.n // 64), 4 * self.blocks)
             self._launch("assign.cu", "assign_tiled", (max(1, tiles),), (
                 chunk.X, chunk.weights, centers, fast.near, fast.norms, fast.doubt, origin, scale, labels,
-                totals, changed, done, chunk.n, chunk.start, self.points.n, r, k, d, unit, heavy))  # fmt: skip
+                totals, changed, done, chunk.n, chunk.start, self.points.n, r, k, d, unit, heavy, int(fresh)))  # fmt: skip
             return
         size = self.points.dtype.itemsize
         always = 8 * (r + 2 * d) + 3 * r * size + 4 * r + 16
@@ -355,7 +362,7 @@ class CudaOps:
         blocks = max(1, min(-(-chunk.n // THREADS), self.blocks))
         self._launch("assign.cu", "assign", (blocks,), (
             chunk.X, chunk.weights, centers, fast.near, fast.doubt, origin, scale, labels, totals, changed,
-            done, chunk.n, chunk.start, self.points.n, r, k, unit, heavy, int(resident), int(private),
+            done, chunk.n, chunk.start, self.points.n, r, k, unit, heavy, int(fresh), int(resident), int(private),
         ), shared, D=d)  # fmt: skip
 
     def _survey(
@@ -410,6 +417,11 @@ class Fast(tuple):
 
 def _filled(shape: Any, value: Any) -> Any:
     return cupy.full(shape, value, np.asarray(value).dtype)
+
+
+def _uploaded(shape: Any, value: Any) -> Any:
+    """As `_filled`, for small arrays: a copy instead of a launch."""
+    return cupy.asarray(np.full(shape, value))
 
 
 def _scales(grid: Grid) -> np.ndarray:

@@ -34,10 +34,22 @@ def source_folder() -> Path:
 
 @functools.cache
 def source(file: str) -> str:
-    """common.cuh and `file` as one text: CuPy's cache of compiled kernels goes by the text alone."""
-    folder = source_folder()
-    parts = [f'#line 1 "{name}"\n{(folder / name).read_text()}' for name in ("common.cuh", file)]
-    return "\n".join(parts)
+    """A file with what it includes, as one text: CuPy's cache of compiled kernels goes by the text alone."""
+    return _joined(file, set())
+
+
+def _joined(file: str, seen: set[str]) -> str:
+    seen.add(file)
+    lines = []
+    for number, line in enumerate((source_folder() / file).read_text().splitlines(), start=1):
+        included = re.match(r'#include "(.+)"', line)
+        if line == "#pragma once":
+            continue
+        if included is None:
+            lines.append(line)
+        elif included[1] not in seen:
+            lines += [_joined(included[1], seen), f'#line {number + 1} "{file}"']
+    return "\n".join([f'#line 1 "{file}"', *lines])
 
 
 @functools.cache

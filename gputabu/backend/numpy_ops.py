@@ -9,7 +9,7 @@ import numpy as np
 
 from gputabu.backend import canonical, certified
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Assigned, Surveyed
+from gputabu.backend.ops import Assigned, Explored, Orders, Surveyed
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
 from gputabu.points import Block, Grid, Totals, from_limbs, limbs
@@ -118,6 +118,9 @@ class NumpyOps(SeedingOps):
         parts = self.workers.map(look, self.tasks(1, len(centers)))
         values, rows = (np.array(side) for side in zip(*parts, strict=True))
         return rows[np.lexsort((rows, values), axis=0)[0], np.arange(len(centers))]
+
+    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
+        return None
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape

@@ -13,6 +13,7 @@ and restarts in the batch:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -38,6 +39,30 @@ class Surveyed:
     cost: np.ndarray  # (R,) float64, J at the given centres
     index: np.ndarray  # (R, K, M) int64, the best free points per cluster, best first; -1 behind the last
     inside: np.ndarray  # (R, K, L) bool, which tabu entries (k, n) have n in cluster k
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What a backend needs to know to run whole searches by itself."""
+
+    max_iter: int
+    patience: int
+    shared: bool  # scope "global"
+    rounds: int  # of K-Means that refines the best solution
+    interrupted: Callable[[], bool]  # whether to stop early
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """Where R searches ended, and their traces, as in `gputabu.results.Trace`."""
+
+    cost: np.ndarray  # (R,) J_b
+    means: np.ndarray  # (R, K) M_b
+    stop: np.ndarray  # (R,) 1 patience, 2 max_iter, 0 interrupted
+    current: np.ndarray  # (R, T + 1)
+    best: np.ndarray  # (R, T + 1)
+    path: np.ndarray  # (R, T + 1, K)
+    centers: np.ndarray | None  # (R, K, d) if M_b is refined already
 
 
 class Ops(Protocol):
@@ -134,6 +159,13 @@ class Ops(Protocol):
 
     def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """First row at which the running potential exceeds the target: (R,), (R, T) int64 -> (R, T) int64."""
+        ...
+
+    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
+        """Run R searches from means (R, K) to their end, as `gputabu.quantized.explore` would.
+
+        None where the backend has no way of its own: the passes above are then called in turn.
+        """
         ...
 
     def label(self, centers: np.ndarray) -> Labels:
