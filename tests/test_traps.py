@@ -1,0 +1,186 @@
+"""Bugs that other k-means packages had, each with the number of its trap; ours must be immune.
+
+Traps that cannot be set off on the NumPy backend, or that another test stands for:
+
+02  grid.y overflows for many clusters: belongs to the CUDA launcher.
+03  N×K scratch: test_backend.test_workspace_is_bounded.
+04  fewer points than clusters: test_validation.test_parameters.
+05  NaN and infinity: test_validation.test_data.
+07  expanded distances cancel: test_lloyd.test_far_from_the_origin, test_backend.test_scales_and_offsets.
+09  an empty cluster becomes NaN: test_lloyd.test_empty_clusters_take_the_farthest_points_as_in_scikit_learn.
+10  endless loop with few distinct points: test_lloyd.test_more_centres_than_distinct_points_ends.
+14  random_state ignored, global generator moved: test_estimators.test_random_state.
+15  duplicate initial centres: test_seeding.test_starts_are_distinct_in_value.
+17  a minimum and its index written apart: they are one 64-bit key, and no thread writes another's.
+18  odd numbers of features: test_backend.test_nearest_centres_are_canonical.
+19  averages of averages: test_points.test_order_and_chunks_change_no_bit_of_the_totals.
+20  distributed hangs: nothing is distributed.
+22  threads change the result: test_quantized.test_blas_threads_change_nothing.
+25  the caller's arrays change: test_estimators.test_callers_arrays_are_untouched.
+30  tol=0 refused: test_lloyd.test_tolerance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import blobs
+
+from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, seeding
+from gputabu.backend import hold, workers
+from gputabu.points import Totals
+
+MODELS = [TabuKMeans, KMeans]
+
+
+def same_rows(value: float, n: int) -> np.ndarray:
+    """n equal points that take the memory of one."""
+    return np.broadcast_to(np.full((1, 1), value, np.float32), (n, 1))
+
+
+def test_trap_01_row_numbers_exceed_32_bits():
+    points = Points((same_rows(1, 2**31 - 1), same_rows(2, 2**31 - 1), same_rows(3, 7)))
+    assert points.n == 2**32 + 5
+    assert points.rows(np.array([0, 2**31 - 1, 2**32 + 4])).ravel().tolist() == [1, 2, 3]
+    last = np.array([2**64 - 1], dtype=np.uint64)
+    assert seeding.by_weight(points, last).tolist() == [2**32 + 4]
+
+
+def test_trap_06_counts_and_J_are_not_float32(backend):
+    """A float32 counter stops at 2^24; these points are more, all at distance 1 from their mean."""
+    n = 2**23 + 1
+    with hold(Points((same_rows(0, n), same_rows(2, n))), backend) as ops:
+        labels = ops.blank(1)
+        center = np.ones((1, 1, 1))
+        assert Totals.counts(ops.assign(center, labels).totals).tolist() == [[2 * n]]
+        assert ops.objective(center, labels).tolist() == [2.0 * n]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_trap_08_squares_of_float16_do_not_overflow(model, backend):
+    X = np.full((4, 128), 30, np.float16)
+    X[2:] = -30
+    fitted = model(2, random_state=0, backend=backend).fit(X)
+    assert fitted.inertia_ == 0
+    np.testing.assert_allclose(fitted.transform(X).max(), 60 * np.sqrt(128), rtol=1e-6)
+
+
+@pytest.mark.parametrize("model", [TabuKMeans(4, max_iter=1, refine="centroid"), KMeans(4, max_iter=1)])
+def test_trap_11_labels_are_those_of_the_centres_returned(model):
+    """Also where the search ends before it has converged."""
+    X = blobs(500, 2, 6, seed=3)
+    fitted = model.set_params(init="random", random_state=0).fit(X)
+    np.testing.assert_array_equal(fitted.labels_, fitted.predict(X))
+    assert fitted.inertia_ == -fitted.score(X)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_trap_12_weights_are_not_normalised_away(model, backend):
+    X = blobs(200, 2, 3)
+    weights = np.random.default_rng(0).random(200)
+    light, heavy = (
+        model(3, init=[0, 1, 2], backend=backend).fit(X, sample_weight=w) for w in (weights, 8 * weights)
+    )
+    np.testing.assert_array_equal(light.labels_, heavy.labels_)
+    assert heavy.inertia_ == 8 * light.inertia_
+    assert heavy.score(X, sample_weight=8 * weights) == -heavy.inertia_
+
+
+def test_trap_13_the_last_draw_is_a_point(backend):
+    """Rounding in a running total of weights must not draw past the end, nor a point of weight zero."""
+    weights = np.r_[np.full(9, 0.1), np.zeros(3)]
+    points = Points.of(np.arange(12.0)[:, None], weights)
+    ends = np.array([0, 2**64 - 1], dtype=np.uint64)
+    assert seeding.by_weight(points, ends).tolist() == [0, 8]
+    with hold(points, backend) as ops:
+        covered = ops.nothing_covered(1)
+        ops.cover(points.rows(np.array([0])), covered)
+        shift = np.array([40])
+        total = ops.potential(covered, shift)
+        assert ops.sample(covered, shift, np.array([[0, total[0] - 1]])).tolist() == [[1, 8]]
+
+
+@pytest.mark.parametrize("k", [2, 255, 256, 257, 65_536])
+def test_trap_16_no_label_beyond_the_clusters(k, backend):
+    """All centres equal: the count of rivals must not wrap round, and the lowest number wins."""
+    X = np.arange(6.0).reshape(3, 2)
+    with hold(Points.of(X), backend) as ops:
+        assert ops.fetch(ops.label(np.ones((1, k, 2))), 0).tolist() == [0, 0, 0]
+        centers = np.full((1, k, 2), 1e3)
+        centers[0, -1] = 1
+        assert ops.fetch(ops.label(centers), 0).tolist() == [k - 1] * 3
+
+
+def test_trap_21_the_first_of_equal_restarts_wins(backend):
+    """Restarts that end in the same clusters, differently numbered, differ at most by rounding."""
+    X = np.concatenate(
+        [blobs(100, 3, 1, seed=0), blobs(100, 3, 1, seed=1) + 50, blobs(100, 3, 1, seed=2) - 50]
+    )
+    found = lloyd.run(X, 3, restarts=20, backend=backend)
+    equal = np.isclose(found.inertias, found.inertias.min(), rtol=1e-12, atol=0)
+    assert equal.sum() > 10
+    assert found.restart == equal.argmax()
+
+
+def test_trap_23_trailing_empty_clusters_are_counted(backend):
+    with hold(Points.of([[0.0], [1.0]]), backend) as ops:
+        step = ops.assign(np.array([[[0.5], [99.0], [99.0]]]), ops.blank(1))
+    assert Totals.counts(step.totals).tolist() == [[2, 0, 0]]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_trap_24_predict_elsewhere_and_of_nothing(model, dtype, backend):
+    X = blobs(100, 2, 3, dtype=dtype)
+    fitted = model(3, random_state=0, backend=backend).fit(X)
+    for other in (X * dtype(1e6), X * dtype(1e-6), X[:1], X + dtype(1e5)):
+        direct = ((other[:, None].astype(float) - fitted.cluster_centers_) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(fitted.predict(other), direct.argmin(axis=1))
+        assert fitted.score(other) == pytest.approx(-direct.min(axis=1).sum())
+    with pytest.raises(ValueError, match="0 sample"):
+        fitted.predict(X[:0])
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_trap_26_the_data_is_not_copied(model, monkeypatch):
+    """See also the memory section of benchmarks/bench.py."""
+    X = blobs(300, 4, 3, dtype=np.float32)
+    seen = []
+    search = model._search
+
+    def look(self, points, *rest):
+        seen.append(points.chunks[0])
+        return search(self, points, *rest)
+
+    monkeypatch.setattr(model, "_search", look)
+    model(3).fit(X)
+    assert np.shares_memory(seen[0], X)
+
+
+def test_trap_27_stopping_at_the_first_iteration(iris, backend):
+    once = quantized.search(iris, 3, patience=1, init=[0, 60, 120], backend=backend)
+    assert once.stop is Stop.PATIENCE
+    assert np.isfinite(once.trace.best).all()
+    loose = lloyd.run(iris, 3, tol=1e9, init=[0, 60, 120], backend=backend)
+    assert (loose.stop, loose.n_iter) == (Stop.TOLERANCE, 1)
+
+
+def test_trap_28_a_blas_that_cannot_be_inspected(iris, monkeypatch):
+    def fail():
+        raise RuntimeError("unknown library")
+
+    reference = KMeans(3, random_state=0).fit(iris)
+    monkeypatch.setattr("threadpoolctl.ThreadpoolController", fail)
+    workers._controller.cache_clear()
+    try:
+        np.testing.assert_array_equal(KMeans(3, random_state=0).fit(iris).labels_, reference.labels_)
+    finally:
+        workers._controller.cache_clear()
+
+
+def test_trap_29_every_point_counts(iris, backend):
+    """Nothing is subsampled: every point twice is J twice, by the bit."""
+    once = lloyd.run(iris, 3, init=iris[:3], backend=backend)
+    twice = lloyd.run(np.concatenate([iris, iris]), 3, init=iris[:3], backend=backend)
+    assert twice.inertia == 2 * once.inertia
+    assert twice.labels.tolist() == 2 * once.labels.tolist()
