@@ -48,9 +48,9 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         """
         X = validate_data(self, X, dtype="numeric", order="C")
         k = check_n_clusters(self.n_clusters, len(X))
-        check_int("verbose", int(self.verbose), 0)
+        verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
-        with shown(int(self.verbose)):
+        with shown(verbose):
             found = self._search(Points.of(X, sample_weight), k, restarts, seed_of(self.random_state))
         return self._store(found)
 
@@ -131,6 +131,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         self.inertia_ = found.inertia
         self.inertias_ = found.inertias
         self.n_iter_ = found.n_iter
+        self.restart_ = found.restart
         self.trace_ = found.trace
         self.stop_ = found.stop
         self.backend_ = found.backend
@@ -196,6 +197,8 @@ class TabuKMeans(_Clusterer):
         J of every restart.
     n_iter_ : int
         Iterations of the restart that won.
+    restart_ : int
+        Number of the restart that won.
     trace_ : Trace
         J, best J and moves per restart and iteration.
     stop_ : Stop
@@ -292,6 +295,8 @@ class KMeans(_Clusterer):
         J of every restart.
     n_iter_ : int
         Iterations of the restart that won.
+    restart_ : int
+        Number of the restart that won.
     trace_ : Trace
         J, best J and number of samples that changed cluster, per restart and iteration.
     stop_ : Stop

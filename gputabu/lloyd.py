@@ -14,7 +14,7 @@ from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
 from gputabu.points import Points, Totals
 from gputabu.reporting import log
-from gputabu.results import Clustering, Stop, Trace, lowest
+from gputabu.results import Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_real
 
@@ -171,7 +171,7 @@ def finish(ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray |
     wide = centers.astype(np.float64)
     labels = ops.label(wide)
     inertia = ops.objective(wide, labels)
-    best = int(lowest(inertia))
+    best = int(inertia.argmin())  # the first of equals: equal partitions have equal bits
     return Finished(
         numbers=list(batch),
         inertia=inertia,

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gputabu.validation import SMALLEST, check_matrix, check_weights
+from gputabu.validation import SMALLEST, check_int, check_matrix, check_weights
 
 #: Bits in a limb. A sum of limbs stays below 2^63 for up to 2^35 points.
 LIMB = 28
@@ -42,7 +42,11 @@ class Points:
     def of(cls, X: object, weights: object = None, chunk_rows: int | None = None) -> Points:
         """Check `X` (N, d) and `weights` (N,) and cut them into chunks of `chunk_rows` rows."""
         if isinstance(X, Points):
+            if weights is not None or chunk_rows is not None:
+                raise TypeError("weights and chunk_rows belong to Points.of(X, ...); X is a Points already.")
             return X
+        if chunk_rows is not None:
+            check_int("chunk_rows", chunk_rows, 1)
         X = check_matrix(X)
         weights = check_weights(weights, len(X))
         rows = min(chunk_rows or CHUNK_ROWS, CHUNK_ROWS)

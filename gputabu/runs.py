@@ -9,7 +9,7 @@ import numpy as np
 
 from gputabu.points import Points
 from gputabu.reporting import log
-from gputabu.results import Clustering, Stop, Trace, lowest
+from gputabu.results import Clustering, Stop, Trace
 from gputabu.validation import check_int
 
 
@@ -77,9 +77,11 @@ class Finished:
 
 def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     """The numbers of the restarts to run: 0, 1, … for a count."""
-    if isinstance(restarts, Sequence | np.ndarray):
-        return [check_int("restarts", int(number), 0) for number in restarts]
-    return list(range(check_int("restarts", restarts, 1)))
+    if isinstance(restarts, str) or not isinstance(restarts, Sequence | np.ndarray):
+        return list(range(check_int("restarts", restarts, 1)))
+    if len(restarts) == 0:
+        raise ValueError("restarts=[] must name at least one restart.")
+    return [check_int("restarts", number, 0, 2**64 - 1) for number in restarts]
 
 
 def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: str) -> None:
@@ -102,7 +104,7 @@ def report(batch: Finished) -> None:
 
 def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clustering:
     """The lowest J of all restarts; the lowest restart number on ties."""
-    first = int(lowest(np.array([batch.inertia[batch.best] for batch in finished])))
+    first = int(np.argmin([batch.inertia[batch.best] for batch in finished]))  # the first of equals
     won = finished[first]
     trace = _join([batch.trace for batch in finished])
     at = sum(len(batch.numbers) for batch in finished[:first]) + won.best

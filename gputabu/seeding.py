@@ -97,7 +97,7 @@ def _refine(
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
         potential = ops.potential(covered, shift)
-    finest = POTENTIAL_BITS - ops.grid.cost + 400
+    finest = min(POTENTIAL_BITS - ops.grid.cost + 400, 1000)  # 2^finest must be a number
     while True:
         bits = np.array([int(p).bit_length() for p in potential])
         poor = (bits < ENOUGH_BITS) & (shift < finest)

@@ -59,7 +59,7 @@ class Memory:
         r, k = np.nonzero(stuck)
         if len(r) == 0 or inside.shape[-1] == 0:
             return freed
-        frees = inside[r, k]  # (S, L)
+        frees = inside[r, k, : self.rows.shape[-1]]  # (S, L); seen when a restart with longer rows was there
         if self.shared:  # what another row forbids as well does not come free
             frees = frees & ~np.stack([self._elsewhere(*pair) for pair in zip(r, k, strict=True)])
         last = frees.shape[1] - 1 - frees[:, ::-1].argmax(axis=1)

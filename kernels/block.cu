@@ -113,14 +113,10 @@ __device__ void take_means_relocating(const Block& b, const Numbers& g) {
     __shared__ word farthest;
     word bar = NO_KEY;
     int given = 0;
+    for (int a = threadIdx.x; a < b.k; a += blockDim.x) b.scratch[a] = -1;  // the point that cluster a is given
+    __syncthreads();
     for (int a = 0; a < b.k; ++a) {
-        b.scratch[a] = -1;  // the point that cluster a is given; all threads write the same
-        __syncthreads();
-    }
-    for (int a = 0; a < b.k; ++a) {
-        const bool empty = b.totals[(idx)a * b.columns + b.columns - 1] == 0 && b.scratch[a] < 0;
-        __syncthreads();  // before totals change
-        if (!empty || bar == 0) continue;
+        if (b.totals[(idx)a * b.columns + b.columns - 1] != 0 || bar == 0) continue;
         if (threadIdx.x == 0) farthest = 0;
         __syncthreads();
         for (idx i = threadIdx.x; i < b.n; i += blockDim.x) {
@@ -221,7 +217,7 @@ extern "C" __global__ void block_search(
         relabel(b, g);
         take_means(b, g);
         const double J = look(b, g, me, limits);
-        going = advance(me, limits, J, b.labels, b.totals, b.keys, k, b.columns, b.scratch);
+        going = advance(me, limits, J, b.labels, weight, b.totals, b.keys, k, b.columns, b.scratch);
     }
     __syncthreads();  // M_b is written
     enter(b, me.best_means);

@@ -62,8 +62,8 @@ struct Limits {
 
 // Judges M_c by its J, records it, and chooses and enters the next means (gputabu.quantized.step and neighbours,
 // gputabu.tabu). Returns whether the restart goes on. scratch (2·K) is shared memory.
-__device__ bool advance(const Restart& me, const Limits& limits, double J, const int* labels, const idx* totals,
-                        const word* keys, int k, int columns, idx* scratch) {
+__device__ bool advance(const Restart& me, const Limits& limits, double J, const int* labels, const double* weight,
+                        const idx* totals, const word* keys, int k, int columns, idx* scratch) {
     __shared__ int better;
     idx *next = scratch, *cut = scratch + k;
     const int iteration = *me.age - 1;
@@ -92,7 +92,7 @@ __device__ bool advance(const Restart& me, const Limits& limits, double J, const
         } else if (totals[(idx)a * columns + columns - 1] > 0) {  // all members are tabu: the deletion rule
             for (int l = me.length[a] - 1; l >= 0; --l) {
                 const idx n = me.rows[(idx)a * limits.capacity + l];
-                if (labels[n] != a) continue;
+                if (labels[n] != a || (weight && weight[n] <= 0.0)) continue;
                 bool elsewhere = false;
                 for (int b = 0; limits.global_scope && b < k && !elsewhere; ++b)
                     for (int m = 0; b != a && m < me.length[b] && !elsewhere; ++m)

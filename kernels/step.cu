@@ -48,7 +48,7 @@ extern "C" __global__ void ready(const double* __restrict__ centers, real* __res
               floor, &widest);
 }
 
-// X            (N, d)          in
+// X            (N, d)          in, weight (N) in or null
 // labels       (R, N)          in   of the current means
 // totals       (R, K, C)       in   counts in the last column
 // keys         (R, K)          in   best free point of each cluster
@@ -59,7 +59,8 @@ extern "C" __global__ void ready(const double* __restrict__ centers, real* __res
 // current, best (R, T + 1), path (R, T + 1, K)   out   the trace, one column per iteration
 // centers, fast, norms, doubt  out   of M_n, for the next assign
 // Judges M_c and moves on. One block per restart: grid = (R), block = (any). Shared: 16·K bytes.
-extern "C" __global__ void step(const real* __restrict__ X, const int* __restrict__ labels,
+extern "C" __global__ void step(const real* __restrict__ X, const double* __restrict__ weight,
+                                const int* __restrict__ labels,
                                 const idx* __restrict__ totals, const word* __restrict__ keys,
                                 const idx* __restrict__ costs, idx* __restrict__ means, idx* __restrict__ rows,
                                 int* __restrict__ length, idx* __restrict__ best_means,
@@ -82,7 +83,7 @@ extern "C" __global__ void step(const real* __restrict__ X, const int* __restric
     const double J = __dadd_rn(__dadd_rn(from_limb(costs[3 * s], cost0), from_limb(costs[3 * s + 1], cost1)),
                                from_limb(costs[3 * s + 2], cost2));
     __syncthreads();  // everyone has read `done`
-    if (!advance(me, limits, J, labels + s * pitch, totals + s * k * columns, keys + s * k, k, columns, scratch)) return;
+    if (!advance(me, limits, J, labels + s * pitch, weight, totals + s * k * columns, keys + s * k, k, columns, scratch)) return;
     for (int t = threadIdx.x; t < k * d; t += blockDim.x) centers[s * k * d + t] = widen(X[me.means[t / d] * d + t % d]);
     __syncthreads();
     make_fast(centers + s * k * d, fast + s * k * d, norms + s * k, doubt + s * 3, offset, k, d, unit, trust, exact,

@@ -3,19 +3,69 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
 
-BACKENDS = ["numpy"]
+import gputabu.backend
+
+HERE = Path(__file__).parent
+
+
+def find_gpu() -> tuple[str | None, str]:
+    """What runs the tests of the CUDA backend: "device", "hostcuda" or None, and a line that says so."""
+    try:
+        import cupy
+
+        if cupy.cuda.is_available():
+            return "device", f"the CUDA backend is tested on {cupy.cuda.runtime.getDeviceProperties(0)['name']}"
+    except Exception:  # no CuPy, or one that does not work here
+        for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
+            del sys.modules[name]
+    if shutil.which(os.environ.get("CXX", "g++")) is None:
+        return None, "the CUDA backend is not tested: there is neither a GPU nor g++ to run its kernels on the CPU"
+    os.environ.setdefault("HOSTCUDA_CHECK", "1")
+    for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
+        del sys.modules[name]
+    sys.path.insert(0, str(HERE / "hostcuda"))
+    return "hostcuda", "the CUDA backend is tested on the CPU by hostcuda, every access checked"
+
+
+GPU, GPU_LINE = find_gpu()
+BACKENDS = ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
+
+
+def pytest_report_header() -> str:
+    return GPU_LINE
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    terminalreporter.write_line(GPU_LINE)
 
 
 @pytest.fixture(params=BACKENDS)
 def backend(request: pytest.FixtureRequest) -> str:
     """Name of a backend that runs here; tests that take it run once per backend."""
+    if request.param == "cuda" and GPU is None:
+        pytest.skip(GPU_LINE)
     return request.param
+
+
+@pytest.fixture(autouse=True)
+def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests that are not about CUDA see a machine without it, whatever this one has."""
+    chosen = request.getfixturevalue("backend") if "backend" in request.fixturenames else "numpy"
+    if chosen == "cuda" or request.node.get_closest_marker("gpu"):
+        if GPU is None:
+            pytest.skip(GPU_LINE)
+        monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None)
+    else:
+        monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: "CuPy is not installed.")
+        monkeypatch.setattr(gputabu.backend, "cupy_installed", lambda: False)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def resolve(name: str, on_device: bool = False) -> str:
         return "cuda"
     if name == "cuda" or on_device:
         raise BackendUnavailable(f"backend='cuda' cannot run here: {reason}")
-    if find_spec("cupy") is not None:
+    if cupy_installed():  # the user meant to have a GPU
         _warn_once(reason)
     return "numpy"
 
@@ -52,10 +52,15 @@ def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
     return CudaOps(points, device)
 
 
+def cupy_installed() -> bool:
+    """Whether there is a CuPy; asking does not import it."""
+    return find_spec("cupy") is not None
+
+
 @functools.cache
 def cuda_unusable() -> str | None:
     """Why the CUDA backend cannot run here, in a sentence; None if it can."""
-    if find_spec("cupy") is None:  # asking must not import it
+    if not cupy_installed():
         return "CuPy is not installed (pip install 'gputabu[cuda12]' or 'gputabu[cuda13]')."
     try:
         import cupy

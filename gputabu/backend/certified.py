@@ -82,7 +82,8 @@ def nearest(X: np.ndarray, fast: Product, scratch: Scratch) -> np.ndarray:
     bound += fast.doubt[1]
     bound *= norms
     bound += fast.doubt[0]
-    bound += least
+    with np.errstate(invalid="ignore"):  # infinite doubt and an infinite score: not a number, hence no hit
+        bound += least
     close = np.less_equal(score, bound[:, None], out=scratch("close", (r, k, n), np.bool_))
     hits = _decode(close, labels, scratch)  # (R, n): how many centres are close
     restart, point = np.nonzero(hits != 1)

@@ -171,6 +171,8 @@ class CudaOps:
             self._launch("measure.cu", "mark", self._spread(tabu.size), (
                 labels, entries, stamps, age, n, r, k, tabu.shape[2], int(shared)))  # fmt: skip
             inside = (owners.get() == np.arange(k)[:, None]) & (tabu >= 0)
+            if self.points.weights is not None:
+                inside &= self.points.weights_at(tabu) > 0
         index = np.empty((r, k, best), np.int64)
         bar, cost = None, None
         for i in range(best):  # the runners-up by further surveys, each above the last

@@ -130,7 +130,8 @@ class DeviceSearch:
         ops.launch_survey(self.chunk, self.centroids, self.labels, grid.cost, grid.square, self.costs, self.keys,
                           self.stamps, self.age, None, self.done)  # fmt: skip
         ops._launch("step.cu", "step", (r,), (
-            self.chunk.X, self.labels, self.totals, self.keys, self.costs, *self._restart(), self.centers, *self.fast,
+            self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, *self._restart(),
+            self.centers, *self.fast,
             self.offset, *self._cost_powers(), 1 - NOISE, unit, *trust, self.n, k, d, self.columns,
             *self._limits()), 16 * k)  # fmt: skip
 

@@ -66,6 +66,8 @@ class NumpyOps(SeedingOps):
         r, k, _ = centers.shape
         restart = np.arange(r)[:, None, None]
         inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
+        if self.points.weights is not None:
+            inside &= self.points.weights_at(tabu) > 0
         barred = np.nonzero(tabu >= 0 if shared else inside)
         barred = (barred[0], tabu[barred])  # restarts, row numbers
         forbidden = np.zeros(labels.shape, np.bool_)
@@ -89,7 +91,8 @@ class NumpyOps(SeedingOps):
             for block, _ in tasks:
                 owner = labels[restart : restart + 1, block.rows].astype(np.intp)
                 squares = canonical.to_own_center(block.X, centers, owner, self.workers.scratch)[0]
-                values = np.ldexp(squares, scale).astype(np.float32)
+                with np.errstate(over="ignore"):  # as in keys_of
+                    values = np.ldexp(squares, scale).astype(np.float32)
                 if block.weights is not None:
                     values[block.weights == 0] = 0
                 far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre

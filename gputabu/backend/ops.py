@@ -38,7 +38,7 @@ class Surveyed:
 
     cost: np.ndarray  # (R,) float64, J at the given centres
     index: np.ndarray  # (R, K, M) int64, the best free points per cluster, best first; -1 behind the last
-    inside: np.ndarray  # (R, K, L) bool, which tabu entries (k, n) have n in cluster k
+    inside: np.ndarray  # (R, K, L) bool, which tabu entries (k, n) have n, of positive weight, in cluster k
 
 
 @dataclass(frozen=True, slots=True)

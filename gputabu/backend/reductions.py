@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 from scipy.sparse import csc_array
 
@@ -10,6 +12,8 @@ from gputabu.points import Grid, Totals, limbs
 
 #: The key of no point: above that of any point.
 NO_KEY = np.uint64(2**64 - 1)
+#: Which 32-bit half of a 64-bit word is the high one.
+HIGH = 1 if sys.byteorder == "little" else 0
 
 
 def quantize(X: np.ndarray, weights: np.ndarray | None, grid: Grid) -> np.ndarray:
@@ -50,9 +54,10 @@ def keys_of(squares: np.ndarray, square: int, first: int, scratch: Scratch) -> n
     scaled = scratch("scaled", squares.shape, np.float64)
     np.multiply(squares, np.ldexp(1.0, 100 - square), out=scaled)
     keys = scratch("keys", squares.shape, np.uint64)
-    halves = keys.view(np.uint32).reshape(*squares.shape, 2)  # [..., 1] is the high half: little-endian
-    np.copyto(halves[..., 1].view(np.float32), scaled, casting="same_kind")
-    halves[..., 0] = np.arange(first, first + n, dtype=np.uint32)
+    halves = keys.view(np.uint32).reshape(*squares.shape, 2)
+    with np.errstate(over="ignore"):  # points of weight zero may lie outside the box; they are never free
+        np.copyto(halves[..., HIGH].view(np.float32), scaled, casting="same_kind")
+    halves[..., 1 - HIGH] = np.arange(first, first + n, dtype=np.uint32)
     return keys
 
 

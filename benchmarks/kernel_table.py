@@ -1,0 +1,235 @@
+"""What every kernel takes on every architecture: registers, spilled bytes, shared memory, occupancy.
+
+NVRTC compiles without a GPU, from the text and with the options that the package gives to CuPy. The shared
+memory of a launch is read from launches on hostcuda. Occupancy is theoretical: what registers, shared memory
+and threads leave of the warps that a multiprocessor can hold; nothing is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from nvrtc import Nvrtc, Usage, compiled
+from sklearn.datasets import load_iris
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "kernels" / "README.md"
+MARKS = ("<!-- kernel-table: made by `make kernel-table` -->", "<!-- end of kernel-table -->")
+#: Forms of `assign`: numbers of coordinates around the powers of two that tile sizes like.
+WIDTHS = (1, 2, 3, 4, 7, 8, 16, 17, 31, 32)
+FEW_WIDTHS = (4, 16, 32)
+#: What the README's table is made for.
+TABLE_ARCH, TABLE_REAL, TABLE_D = 80, "float", 16
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Of one multiprocessor, from the technical specifications in the CUDA C++ Programming Guide."""
+
+    warps: int
+    blocks: int
+    shared: int  # bytes
+    reserved: int  # bytes of shared memory that the system takes of every block
+    granule: int  # bytes in which shared memory is handed out
+    registers: int = 65536
+
+
+ARCHITECTURES = {
+    70: Limits(64, 32, 96 << 10, 0, 256),
+    75: Limits(32, 16, 64 << 10, 0, 256),
+    80: Limits(64, 32, 164 << 10, 1024, 128),
+    86: Limits(48, 16, 100 << 10, 1024, 128),
+    89: Limits(48, 24, 100 << 10, 1024, 128),
+    90: Limits(64, 32, 228 << 10, 1024, 128),
+    100: Limits(64, 32, 228 << 10, 1024, 128),
+    120: Limits(48, 24, 100 << 10, 1024, 128),
+}
+
+
+@dataclass(frozen=True)
+class About:
+    """The columns that no compiler knows; the README says what the letters mean."""
+
+    what: str
+    work: str
+    read: str  # bytes per point
+    written: str  # bytes per point
+    tests: str
+
+
+SEARCH, BACKEND, SEEDING = "test_quantized.py", "test_backend.py", "test_seeding.py"
+# fmt: off
+ABOUT = {
+    "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
+    "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·⌈K/64⌉ + 4)", "≤ 4R", BACKEND),
+    "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", SEARCH),
+    "ready": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
+    "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", SEARCH),
+    "survey": About("J, and per cluster the best free point", "N·R·d", "s·d·⌈R/8⌉ + 8R", "0", BACKEND),
+    "block_search": About("whole restarts, one per block", "T·N·K·d per block", "s·d·R", "0", SEARCH),
+    "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
+    "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
+    "fetch_rows": About("single points", "m·d", "–", "–", BACKEND),
+    "labels_of": About("labels of single points", "R·m", "–", "–", BACKEND),
+    "mark": About("tabu stamps from a list of rows", "R·K·L", "–", "–", BACKEND),
+    "pick_labels": About("labels of some restarts", "N·R", "4R", "4R", BACKEND),
+    "distances": About("distances to all centres", "N·K·d", "s·d·K, cached", "s·K", BACKEND),
+    "closest": About("nearest point to each centre, twice", "N·K·d", "s·d·K, cached", "0", BACKEND),
+    "farthest": About("farthest point from its centre", "N·d", "s·d + 4", "0", BACKEND),
+    "cover": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),
+    "potential": About("its sum over tiles of rows, in integers", "N·R", "8R", "0", SEEDING),
+    "trial_gains": About("what each of T trial seeds would gain", "N·R·T·d", "R·T·(s·d + 8)", "0", SEEDING),
+    "locate": About("the row that a draw falls on", "1024 per draw", "–", "–", SEEDING),
+}
+# fmt: on
+
+
+def occupancy(limits: Limits, registers: int, shared: int, threads: int) -> float:
+    """Share of a multiprocessor's warps that can be resident, as NVIDIA's calculator has it."""
+    warps = -(-threads // 32)
+    per_warp = -(-registers * 32 // 256) * 256  # registers come in units of 256 per warp, warps in fours
+    by_registers = limits.registers // per_warp // 4 * 4 // warps
+    taken = -(-(shared + limits.reserved) // limits.granule) * limits.granule
+    by_shared = limits.shared // taken if taken else limits.blocks
+    return min(limits.blocks, limits.warps // warps, by_registers, by_shared) * warps / limits.warps
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How the package launches a kernel."""
+
+    threads: int
+    shared: int  # dynamic
+
+
+def launches() -> dict[str, Launch]:
+    """Kernels as they are launched for K = 32 and d = 16, or, where those differ, d = 64 or Iris; by form.
+
+    Runs on hostcuda, which is told to have the shared memory of the table's architecture.
+    """
+    import cupy  # noqa: TID251  hostcuda's
+
+    from gputabu import lloyd, quantized
+
+    cupy._hostcuda.attributes["MaxSharedMemoryPerBlockOptin"] = ARCHITECTURES[TABLE_ARCH].shared - 1024
+    seen: dict[str, Launch] = {}
+    call = cupy.RawKernel.__call__
+
+    def recorded(kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> None:
+        defines = [word[2:] for word in kernel.options if re.match("-D(?!REAL)", word)]
+        form = f"{kernel.name} ({', '.join(defines)})" if defines else kernel.name
+        seen.setdefault(form, Launch(int(np.prod(block)), more.get("shared_mem", 0)))
+        call(kernel, grid, block, args, **more)
+
+    cupy.RawKernel.__call__ = recorded
+    X = np.random.default_rng(0).normal(size=(4000, 64)).astype(np.float32)
+    for data, k, restarts in ((X[:, :16], 32, 1), (X[:, :16], 32, 8), (X, 32, 1), (load_iris().data, 3, 1)):
+        data = np.ascontiguousarray(data, np.float32)
+        quantized.search(
+            data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda"
+        )
+    lloyd.run(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    cupy.RawKernel.__call__ = call
+    return seen
+
+
+def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
+    columns = "kernel|what|operations|bytes read per point|written|registers|shared bytes|occupancy|tested by"
+    lines = [
+        MARKS[0],
+        f"Registers, shared memory and occupancy: float32 on sm_{TABLE_ARCH}, d = {TABLE_D}, K = 32",
+        "(`assign_tiled`: d = 64, `block_search`: Iris). Occupancy is theoretical, computed from registers,",
+        "threads and shared memory; nothing here was timed. s is the size of a coordinate, L the length of a tabu",
+        "row, T iterations or trials, m the number of rows asked for; weights add 8 bytes per point to what is read.",
+        "",
+        f"| {columns.replace('|', ' | ')} |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(table_row(usage, launched) for usage in chosen(usages)),
+        "",
+        "All kernels in all forms, float32 and float64:",
+        "",
+        "| architecture | kernels compiled | most registers | spilled bytes |",
+        "|---|---|---|---|",
+        *(summary_row(arch, usages) for arch in sorted({usage.arch for usage in usages})),
+        MARKS[1],
+    ]
+    return "\n".join(lines)
+
+
+def chosen(usages: Iterable[Usage]) -> list[Usage]:
+    """A row per kernel, and per restarts that share a read in `survey`."""
+    rows = [u for u in usages if u.arch == TABLE_ARCH and u.real == TABLE_REAL]
+    rows = [u for u in rows if not u.defines.startswith("D=") or u.defines == f"D={TABLE_D}"]
+    return sorted(rows, key=lambda u: (list(ABOUT).index(u.kernel) if u.kernel in ABOUT else 0, u.defines))
+
+
+def table_row(usage: Usage, launched: dict[str, Launch]) -> str:
+    if usage.kernel not in ABOUT:
+        sys.exit(f"{usage.kernel} of {usage.file} has no entry in ABOUT of benchmarks/kernel_table.py")
+    about = ABOUT[usage.kernel]
+    launch = launched.get(usage.form, Launch(256, 0))
+    shared = usage.shared + launch.shared
+    share = occupancy(ARCHITECTURES[usage.arch], usage.registers, shared, launch.threads)
+    cells = [f"`{usage.kernel}`" + (f" {usage.defines}" if usage.defines else ""), about.what, about.work]
+    cells += [about.read, about.written, str(usage.registers), str(shared), f"{share:.0%}", about.tests]
+    return f"| {' | '.join(cells)} |"
+
+
+def summary_row(arch: int, usages: Iterable[Usage]) -> str:
+    mine = [usage for usage in usages if usage.arch == arch]
+    most = max(mine, key=lambda usage: usage.registers)
+    widest = f"{most.registers} ({most.form}, {most.real})"
+    return f"| sm_{arch} | {len(mine)} | {widest} | {sum(usage.spilled for usage in mine)} |"
+
+
+def write_readme(section: str) -> None:
+    text = README.read_text()
+    before, rest = text.split(MARKS[0])
+    README.write_text(before + section + rest.split(MARKS[1])[1])
+
+
+def print_table(usages: Iterable[Usage]) -> None:
+    print(
+        f"{'':7}{'kernel':22}{'real':8}{'registers':>9}{'shared':>8}{'stack':>7}{'spilled':>9}{'occupancy':>11}"
+    )
+    for usage in usages:
+        share = occupancy(ARCHITECTURES[usage.arch], usage.registers, usage.shared, 256)
+        numbers = f"{usage.registers:>9}{usage.shared:>8}{usage.stack:>7}{usage.spilled:>9}{share:>11.0%}"
+        print(f"sm_{usage.arch:<4}{usage.form:22}{usage.real:8}{numbers}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--arch", type=int, action="append", help="only this one, such as 80; may be repeated"
+    )
+    parser.add_argument("--few", action="store_true", help=f"assign for d of {FEW_WIDTHS} only")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--readme", action="store_true", help="write the table into kernels/README.md")
+    arguments = parser.parse_args()
+    # Not the real CuPy, even where there is one: launches are recorded on hostcuda.
+    sys.path[:0] = [str(ROOT / "tests" / "hostcuda"), str(ROOT)]
+    nvrtc = Nvrtc()
+    known = [arch for arch in nvrtc.architectures() if arch in ARCHITECTURES]
+    wanted = [arch for arch in known if not arguments.arch or arch in arguments.arch]
+    widths = FEW_WIDTHS if arguments.few else WIDTHS
+    usages = [usage for arch in wanted for usage in compiled(nvrtc, arch, widths)]
+    if arguments.json:
+        print(json.dumps([asdict(usage) for usage in usages], indent=1))
+    elif arguments.readme:
+        write_readme(readme_section(usages, launches()))
+        print(f"{len(usages)} kernels compiled, table written to {README.relative_to(ROOT)}")
+    else:
+        print_table(usages)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,146 @@
+"""The command line: `gputabu doctor` says what runs here, and proves it."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Annotated
+
+import numpy as np
+import typer
+
+import gputabu
+from gputabu import lloyd, quantized
+from gputabu.backend import cuda_unusable, resolve
+from gputabu.results import Clustering
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+
+#: J of the best known clustering of Iris with three clusters.
+IRIS = 78.85144142614601
+#: (N, d, K) of the data on which backends are compared: small enough for one thread block; one with its rows
+#: in registers; one by tiles.
+SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
+METHODS: dict[str, Callable[..., Clustering]] = {
+    "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
+    "K-Means": lambda X, k, backend: lloyd.run(X, k, restarts=2, backend=backend),
+}
+
+
+@app.callback()
+def commands() -> None:
+    """K-Means clusterings found by tabu search, on GPU and CPU with the same bits."""
+
+
+@app.command()
+def doctor(
+    require_cuda: Annotated[bool, typer.Option(help="Fail where CUDA cannot be used.")] = False,
+) -> None:
+    """Say what is installed and which backend runs here, and test it on a small scale."""
+    missing = cuda_unusable()
+    say("gputabu", gputabu.__version__)
+    say("Python", platform.python_version())
+    say("NumPy", np.__version__)
+    say("scikit-learn", version("scikit-learn"))
+    say("CuPy", cupy_version())
+    checks = {"NumPy": reaches_optimum}
+    if missing is None:
+        checks = {"device": describe_device, **checks, "kernels": compile_kernels, "CUDA": equals_numpy}
+    say("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
+    passed = [run(name, check) for name, check in checks.items()]
+    if require_cuda and missing is not None:
+        say("CUDA", f"FAILED: required, but {missing}")
+    raise typer.Exit(0 if all(passed) and not (require_cuda and missing) else 1)
+
+
+def say(subject: str, text: str) -> None:
+    typer.echo(f"{subject:<14}{text}")
+
+
+def run(name: str, check: Callable[[], str]) -> bool:
+    """Whether a check passes; prints what it found."""
+    try:
+        say(name, check())
+    except Exception as error:  # whatever goes wrong here is what the user wants to be told
+        reason = " ".join(str(error).split()) or "no reason given."
+        say(name, f"FAILED: {type(error).__name__}: {reason[:400]}")
+        return False
+    return True
+
+
+def automatic() -> str:
+    """What backend="auto" stands for here, without its warning: the reason is printed beside it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return resolve("auto")
+
+
+def cupy_version() -> str:
+    if find_spec("cupy") is None:
+        return "not installed"
+    try:
+        from gputabu.backend import diagnosis
+    except Exception:  # `backend` says why
+        return "installed, cannot be imported"
+    return diagnosis.CUPY
+
+
+def describe_device() -> str:
+    from gputabu.backend import diagnosis
+
+    facts = diagnosis.device_facts()
+    return f"{facts['device']}; {facts['CUDA']}; {facts['memory']}"
+
+
+def compile_kernels() -> str:
+    from gputabu.backend import diagnosis
+
+    begun = time.perf_counter()
+    count = diagnosis.compile_all()
+    return (
+        f"{count} modules compiled in {time.perf_counter() - begun:.1f} s (CuPy keeps them for the next time)"
+    )
+
+
+def reaches_optimum() -> str:
+    """QM-TS on Iris must find the best known clustering."""
+    from sklearn.datasets import load_iris
+
+    found = quantized.search(load_iris().data, 3, restarts=10, backend="numpy").inertia
+    if abs(found - IRIS) > 1e-9 * IRIS:
+        raise AssertionError(f"QM-TS on Iris ends at J = {found:.10g} and not at {IRIS:.10g}.")
+    return f"QM-TS on Iris reaches J = {found:.4f}, the best known: ok"
+
+
+def equals_numpy() -> str:
+    """Both backends must give the same bits."""
+    for n, d, k in SHAPES:
+        for dtype in (np.float32, np.float64):
+            X = np.random.default_rng(d).normal(size=(n, d)).astype(dtype)
+            for name, method in METHODS.items():
+                difference = first_difference(method(X, k, "cuda"), method(X, k, "numpy"))
+                if difference:
+                    raise AssertionError(
+                        f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's."
+                    )
+    return f"{' and '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
+
+
+def first_difference(one: Clustering, other: Clustering) -> str | None:
+    """The first of the things compared that is not the same in both."""
+    pairs = {
+        "labels": (one.labels, other.labels),
+        "centres": (one.centers, other.centers),
+        "traces of J": (one.trace.current, other.trace.current),
+        "values of J": (one.inertias, other.inertias),
+    }
+    return next((name for name, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)), None)
+
+
+def main() -> None:
+    """Entry point of the command `gputabu`."""
+    app()
