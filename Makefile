@@ -2,6 +2,8 @@
 # make test   everything that can be tested on this machine
 # make check  lint, format, types, import layers
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
+# make counts        what an iteration on the GPU reads, launches, copies; counted on the CPU by hostcuda
+# make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
 # Each sets up what it needs in .venv first.
 
 PYTHON ?= python3
@@ -9,7 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench wheel clean
+.PHONY: demo test check format bench counts kernel-table wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -29,6 +31,12 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
+
+counts: $(READY)
+	tests/hostcuda/run $(BIN)/python benchmarks/counts.py
+
+kernel-table: $(READY)
+	$(BIN)/python benchmarks/kernel_table.py --readme
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel

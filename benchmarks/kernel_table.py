@@ -115,7 +115,7 @@ def launches() -> dict[str, Launch]:
 
     Runs on hostcuda, which is told to have the shared memory of the table's architecture.
     """
-    import cupy  # noqa: TID251  hostcuda's
+    import cupy
 
     from gputabu import lloyd, quantized
 
@@ -133,9 +133,7 @@ def launches() -> dict[str, Launch]:
     X = np.random.default_rng(0).normal(size=(4000, 64)).astype(np.float32)
     for data, k, restarts in ((X[:, :16], 32, 1), (X[:, :16], 32, 8), (X, 32, 1), (load_iris().data, 3, 1)):
         data = np.ascontiguousarray(data, np.float32)
-        quantized.search(
-            data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda"
-        )
+        quantized.search(data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda")
     lloyd.run(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
     cupy.RawKernel.__call__ = call
     return seen
@@ -145,10 +143,11 @@ def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
     columns = "kernel|what|operations|bytes read per point|written|registers|shared bytes|occupancy|tested by"
     lines = [
         MARKS[0],
-        f"Registers, shared memory and occupancy: float32 on sm_{TABLE_ARCH}, d = {TABLE_D}, K = 32",
+        f"Registers, shared memory and occupancy: float32 on sm_{TABLE_ARCH} with d = {TABLE_D}, K = 32",
         "(`assign_tiled`: d = 64, `block_search`: Iris). Occupancy is theoretical, computed from registers,",
-        "threads and shared memory; nothing here was timed. s is the size of a coordinate, L the length of a tabu",
-        "row, T iterations or trials, m the number of rows asked for; weights add 8 bytes per point to what is read.",
+        "threads and shared memory; nothing here was timed. s is the size of a coordinate, L the length of a",
+        "tabu row, T the number of iterations or trials, m of rows asked for; weights add 8 bytes per point to",
+        "what is read.",
         "",
         f"| {columns.replace('|', ' | ')} |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -197,9 +196,7 @@ def write_readme(section: str) -> None:
 
 
 def print_table(usages: Iterable[Usage]) -> None:
-    print(
-        f"{'':7}{'kernel':22}{'real':8}{'registers':>9}{'shared':>8}{'stack':>7}{'spilled':>9}{'occupancy':>11}"
-    )
+    print(f"{'':7}{'kernel':22}{'real':8}{'registers':>9}{'shared':>8}{'stack':>7}{'spilled':>9}{'occupancy':>11}")
     for usage in usages:
         share = occupancy(ARCHITECTURES[usage.arch], usage.registers, usage.shared, 256)
         numbers = f"{usage.registers:>9}{usage.shared:>8}{usage.stack:>7}{usage.spilled:>9}{share:>11.0%}"
@@ -208,9 +205,7 @@ def print_table(usages: Iterable[Usage]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--arch", type=int, action="append", help="only this one, such as 80; may be repeated"
-    )
+    parser.add_argument("--arch", type=int, action="append", help="only this one, such as 80; may be repeated")
     parser.add_argument("--few", action="store_true", help=f"assign for d of {FEW_WIDTHS} only")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--readme", action="store_true", help="write the table into kernels/README.md")

@@ -101,9 +101,7 @@ def compile_kernels() -> str:
 
     begun = time.perf_counter()
     count = diagnosis.compile_all()
-    return (
-        f"{count} modules compiled in {time.perf_counter() - begun:.1f} s (CuPy keeps them for the next time)"
-    )
+    return f"{count} modules compiled in {time.perf_counter() - begun:.1f} s (CuPy keeps them for the next time)"
 
 
 def reaches_optimum() -> str:
@@ -124,9 +122,7 @@ def equals_numpy() -> str:
             for name, method in METHODS.items():
                 difference = first_difference(method(X, k, "cuda"), method(X, k, "numpy"))
                 if difference:
-                    raise AssertionError(
-                        f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's."
-                    )
+                    raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
     return f"{' and '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
 
 

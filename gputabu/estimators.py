@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gputabu import lloyd, quantized
-from gputabu.backend import hold
+from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
@@ -28,6 +28,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     random_state: Any
     verbose: int
     backend: str
+    device: int | None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters of `X`.
@@ -37,7 +38,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            float32 and float64 are clustered as they are; float16 and integers are widened.
+            float32 and float64 are clustered as they are; float16 and integers are widened. An array on a
+            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
@@ -46,12 +48,12 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         -------
         self
         """
-        X = validate_data(self, X, dtype="numeric", order="C")
-        k = check_n_clusters(self.n_clusters, len(X))
+        points = self._admit(X, sample_weight, reset=True)
+        k = check_n_clusters(self.n_clusters, points.n)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
         with shown(verbose):
-            found = self._search(Points.of(X, sample_weight), k, restarts, seed_of(self.random_state))
+            found = self._search(points, k, restarts, seed_of(self.random_state))
         return self._store(found)
 
     def predict(self, X: Any) -> np.ndarray:
@@ -65,8 +67,9 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         -------
         labels : ndarray of shape (n_samples,), int32
         """
-        with hold(self._points(X), self.backend) as ops:
-            return ops.fetch(ops.label(self._centers()[None]), 0)
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            return returned(ops.fetch(ops.label(self._centers()[None]), 0), points)
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distance of every sample to every centre.
@@ -79,7 +82,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         -------
         distances : ndarray of shape (n_samples, n_clusters)
         """
-        with hold(self._points(X), self.backend) as ops:
+        with hold(self._points(X), self.backend, self.device) as ops:
             return ops.distances(self._centers())
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -95,7 +98,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         -------
         score : float
         """
-        with hold(self._points(X, sample_weight), self.backend) as ops:
+        with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
 
@@ -118,7 +121,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = len(np.unique(found.labels))
+        distinct = len(np.unique(to_numpy(found.labels)))
         if distinct < len(found.centers):
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
@@ -139,10 +142,24 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
     def _points(self, X: Any, sample_weight: Any = None) -> Points:
         check_is_fitted(self)
-        return Points.of(validate_data(self, X, reset=False, dtype="numeric", order="C"), sample_weight)
+        return self._admit(X, sample_weight, reset=False)
+
+    def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
+        """Check `X` as scikit-learn does; arrays on a GPU, which it cannot read, as it would."""
+        if not on_gpu(X):
+            return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
+        points = admit(X, sample_weight)
+        if reset:
+            self.n_features_in_ = points.d
+        elif points.d != self.n_features_in_:
+            raise ValueError(
+                f"X has {points.d} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return points
 
     def _centers(self) -> np.ndarray:
-        return self.cluster_centers_.astype(np.float64)
+        return to_numpy(self.cluster_centers_).astype(np.float64)
 
     @property
     def _n_features_out(self) -> int:
@@ -181,6 +198,8 @@ class TabuKMeans(_Clusterer):
         Neighbours evaluated per iteration; the best of them is moved to.
     backend : {"auto", "numpy", "cuda"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
@@ -231,6 +250,7 @@ class TabuKMeans(_Clusterer):
         scope: str = "cluster",
         n_neighbors: int = 1,
         backend: str = "auto",
+        device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -243,6 +263,7 @@ class TabuKMeans(_Clusterer):
         self.scope = scope
         self.n_neighbors = n_neighbors
         self.backend = backend
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -259,6 +280,7 @@ class TabuKMeans(_Clusterer):
             n_neighbors=self.n_neighbors,
             seed=seed,
             backend=self.backend,
+            device=self.device,
         )
 
     def _store(self, found: Clustering) -> Self:
@@ -282,6 +304,8 @@ class KMeans(_Clusterer):
         stops only when no sample changes cluster.
     backend : {"auto", "numpy", "cuda"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
 
@@ -321,6 +345,7 @@ class KMeans(_Clusterer):
         max_iter: int = 300,
         tol: float = 0.0,
         backend: str = "auto",
+        device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -330,6 +355,7 @@ class KMeans(_Clusterer):
         self.max_iter = max_iter
         self.tol = tol
         self.backend = backend
+        self.device = device
         self.random_state = random_state
         self.verbose = verbose
 
@@ -343,6 +369,7 @@ class KMeans(_Clusterer):
             tol=self.tol,
             seed=seed,
             backend=self.backend,
+            device=self.device,
         )
 
 

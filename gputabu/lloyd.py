@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputabu import seeding, tabu
-from gputabu.backend import hold
+from gputabu.backend import admit, hold, home
 from gputabu.backend.ops import Labels, Ops
 from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
-from gputabu.points import Points, Totals
+from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
@@ -40,12 +40,13 @@ def run(
     trials: int | None = None,
     seed: int = 0,
     backend: str = "auto",
+    device: int | None = None,
 ) -> Clustering:
     """Cluster `X` by K-Means from one or more starts and return the best.
 
     Parameters
     ----------
-    X : (N, d) array or Points
+    X : (N, d) array, on the host or on a GPU, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
@@ -59,6 +60,8 @@ def run(
         Draws per point of K-Means++; the default is 2 + ln K, and 1 is the original algorithm.
     seed : int
     backend : {"auto", "numpy", "cuda"}
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
 
     Returns
     -------
@@ -71,13 +74,13 @@ def run(
     >>> found.inertia, found.stop.name
     (1.0, 'CONVERGED')
     """
-    points = Points.of(X, weights)
+    points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
     check_real("tol", tol, 0)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
-    with hold(points, backend) as ops, Interrupts() as interrupts:
+    with hold(points, backend, device) as ops, Interrupts() as interrupts:
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed, trials)
         for batch in tabu.batches(numbers, points.n):
@@ -87,7 +90,7 @@ def run(
             found = descend(ops, centers, max_iter, tol, interrupts, traced=True)
             finished.append(finish(ops, found, batch))
             report(finished[-1])
-        return choose(finished, ops.name, interrupts.asked)
+        return home(choose(finished, ops.name, interrupts.asked), points)
 
 
 def descend(

@@ -145,9 +145,7 @@ def _mark(ax: Axes, places: np.ndarray, label: str, **style: Any) -> None:
     ax.scatter(places[:, 0], places[:, 1], s=size, label=label, linewidths=1.5, zorder=3, **style)
 
 
-def _plane(
-    drawn: np.ndarray, dims: Sequence[Any] | None, names: list[str]
-) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _plane(drawn: np.ndarray, dims: Sequence[Any] | None, names: list[str]) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """What is drawn against what: an origin (d,), two directions (2, d) and their titles."""
     d = drawn.shape[1]
     if dims is None and d > 2:

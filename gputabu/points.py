@@ -15,6 +15,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +31,7 @@ CHUNK_ROWS = 2**31 - 1
 class Points:
     """N points of R^d with optional weights, as a sequence of chunks that are never copied."""
 
-    chunks: tuple[np.ndarray, ...]  # each (n, d), C-contiguous, all float32 or all float64
+    chunks: tuple[Any, ...]  # each (n, d), NumPy or on a device, C-contiguous, all float32 or all float64
     weights: tuple[np.ndarray, ...] | None = None  # each (n,) float64, >= 0
     starts: tuple[int, ...] = field(init=False)  # number of each chunk's first row
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu import lloyd, seeding, tabu
-from gputabu.backend import hold
+from gputabu.backend import admit, hold, home
 from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
 from gputabu.interrupts import Interrupts
-from gputabu.points import Points, Totals
+from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
@@ -93,12 +93,13 @@ def search(
     n_neighbors: int = 1,
     seed: int = 0,
     backend: str = "auto",
+    device: int | None = None,
 ) -> Clustering:
     """Cluster `X` by tabu search with quantized means and return the best of the restarts.
 
     Parameters
     ----------
-    X : (N, d) array or Points
+    X : (N, d) array, on the host or on a GPU, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : {"random", "k-means++"}, (K, d) centres or (K,) row numbers
@@ -117,6 +118,8 @@ def search(
         Neighbours evaluated per iteration (R in section IV-B); the best by J is moved to.
     seed : int
     backend : {"auto", "numpy", "cuda"}
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
 
     Returns
     -------
@@ -129,13 +132,13 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
-    points = Points.of(X, weights)
+    points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     plan = Plan.checked(max_iter, patience, scope, n_neighbors)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
-    with hold(points, backend) as ops, Interrupts() as interrupts:
+    with hold(points, backend, device) as ops, Interrupts() as interrupts:
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
         for batch in tabu.batches(numbers, points.n):
@@ -144,7 +147,7 @@ def search(
             found, means = run(ops, start.indices(batch), plan, refine, interrupts)
             finished.append(lloyd.finish(ops, found, batch, means))
             report(finished[-1])
-        return choose(finished, ops.name, interrupts.asked)
+        return home(choose(finished, ops.name, interrupts.asked), points)
 
 
 def run(
@@ -166,9 +169,7 @@ def run(
     return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
 
 
-def explore(
-    ops: Ops, means: np.ndarray, plan: Plan, interrupts: Interrupts
-) -> tuple[Best, list[Stop], Trace]:
+def explore(ops: Ops, means: np.ndarray, plan: Plan, interrupts: Interrupts) -> tuple[Best, list[Stop], Trace]:
     """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement."""
     r = len(means)
     state = begin(ops, means, plan)

@@ -63,7 +63,7 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
         raise type(error)(f"{name} must be an array of real numbers: {error}.") from None
     if array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{name} has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
-    wanted = _float_for(array.dtype)
+    wanted = float_for(array.dtype)
     if wanted != array.dtype:
         array = _widen(array, wanted, name)
     array = np.ascontiguousarray(array)
@@ -73,7 +73,11 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
 
 def check_finite(array: np.ndarray, name: str) -> None:
     """Raise where `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold."""
-    low, high = float(array.min()), float(array.max())  # NaN passes through min and max
+    check_range(float(array.min()), float(array.max()), name)  # NaN passes through min and max
+
+
+def check_range(low: float, high: float, name: str) -> None:
+    """As `check_finite`, by the least and the greatest value."""
     if not (np.isfinite(low) and np.isfinite(high)):
         what = "NaN" if np.isnan(low) or np.isnan(high) else "infinity"
         raise ValueError(f"{name} contains {what}; every value must be a finite number.")
@@ -101,9 +105,7 @@ def check_weights(weights: object, n_samples: int) -> np.ndarray | None:
     if array.max() == 0:
         raise ValueError("sample_weight is zero everywhere; at least one weight must be > 0.")
     if not SMALLEST <= array.max() <= LARGEST:
-        raise ValueError(
-            f"sample_weight has maximum {array.max():g}, which must be from {SMALLEST:g} to {LARGEST:g}."
-        )
+        raise ValueError(f"sample_weight has maximum {array.max():g}, which must be from {SMALLEST:g} to {LARGEST:g}.")
     return None if array.min() == array.max() == 1 else array
 
 
@@ -119,7 +121,7 @@ def _not_numbers(name: str, array: np.ndarray) -> np.ndarray:
     raise TypeError(f"got dtype {array.dtype}")
 
 
-def _float_for(dtype: np.dtype) -> np.dtype:
+def float_for(dtype: np.dtype) -> np.dtype:
     """The one of float32 and float64, in native byte order, that an array of `dtype` is held in."""
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 

@@ -22,12 +22,18 @@ def find_gpu() -> tuple[str | None, str]:
         import cupy
 
         if cupy.cuda.is_available():
-            return "device", f"the CUDA backend is tested on {cupy.cuda.runtime.getDeviceProperties(0)['name']}"
+            return (
+                "device",
+                f"the CUDA backend is tested on {cupy.cuda.runtime.getDeviceProperties(0)['name']}",
+            )
     except Exception:  # no CuPy, or one that does not work here
         for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
             del sys.modules[name]
     if shutil.which(os.environ.get("CXX", "g++")) is None:
-        return None, "the CUDA backend is not tested: there is neither a GPU nor g++ to run its kernels on the CPU"
+        return (
+            None,
+            "the CUDA backend is not tested: there is neither a GPU nor g++ to run its kernels on the CPU",
+        )
     os.environ.setdefault("HOSTCUDA_CHECK", "1")
     for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
         del sys.modules[name]

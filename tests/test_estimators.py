@@ -149,9 +149,7 @@ def test_corners(model, backend):
     every = model(6, random_state=0, backend=backend).fit(X)
     assert sorted(every.labels_.tolist()) == [0, 1, 2, 3, 4, 5]
     assert every.inertia_ == 0
-    with pytest.warns(
-        ConvergenceWarning, match=r"distinct clusters \(1\) found smaller than n_clusters \(2\)"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"distinct clusters \(1\) found smaller than n_clusters \(2\)"):
         flat = model(2, backend=backend).fit(np.ones((5, 2)))
     assert flat.inertia_ == 0
     with pytest.raises(NotFittedError):

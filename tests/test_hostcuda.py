@@ -66,9 +66,7 @@ def plant(name, block, *args, message, grid=(1,), **options):
 # ---- planted faults
 def test_read_out_of_bounds():
     a, out = cupy.zeros(8, np.int32), cupy.empty(8, np.int32)
-    text = plant(
-        "read_past", (4,), a, out, np.int32(5), message="reads 4 bytes out of bounds: by 0 bytes past"
-    )
+    text = plant("read_past", (4,), a, out, np.int32(5), message="reads 4 bytes out of bounds: by 0 bytes past")
     assert "of 32 bytes" in text and text.endswith("by thread (3,0,0)")
 
 
@@ -99,9 +97,7 @@ def test_shared_race(name):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_missing_barrier_is_a_race(seed):
     hc.set_seed(seed)
-    plant(
-        "missing_barrier", (64,), cupy.zeros(64, np.int32), cupy.empty(64, np.int32), message="race on byte"
-    )
+    plant("missing_barrier", (64,), cupy.zeros(64, np.int32), cupy.empty(64, np.int32), message="race on byte")
 
 
 def test_missing_barrier_depends_on_the_seed():
@@ -125,11 +121,7 @@ def test_global_race():
 def test_divergent_barrier():
     out = cupy.empty(32, np.int32)
     text = plant("divergent", (32,), out, message="divergent barrier: no thread can go on")
-    assert (
-        "16 wait at __syncthreads, line" in text
-        and "16 wait at __syncwarp, line" in text
-        and "(0,0,0)" in text
-    )
+    assert "16 wait at __syncthreads, line" in text and "16 wait at __syncwarp, line" in text and "(0,0,0)" in text
     hc.reset()
     plant("two_barriers", (32,), out, message="divergent barrier: thread .* line .* while thread")
     hc.reset()
@@ -149,18 +141,14 @@ def test_read_of_memory_never_written():
     assert (a._view[4:] == -1).all()  # poison
     plant("read_all", (8,), a, out, message="reads memory never written: byte .* of an array of 32 bytes")
     hc.reset()
-    plant(
-        "unwritten_shared", (32,), cupy.empty(32, np.int32), message="never written: byte .* of shared memory"
-    )
+    plant("unwritten_shared", (32,), cupy.empty(32, np.int32), message="never written: byte .* of shared memory")
     with pytest.raises(hc.Violation, match="a copy to the host reads memory never written"):
         cupy.empty(3).get()
 
 
 def test_shared_memory_out_of_bounds():
     out = cupy.empty(32, np.int32)
-    plant(
-        "shared_past", (32,), out, np.int32(1), message="index out of the bounds of its array at kernel.cu:"
-    )
+    plant("shared_past", (32,), out, np.int32(1), message="index out of the bounds of its array at kernel.cu:")
     hc.reset()
     text = "out of bounds: at byte .* of 64 bytes of shared memory"
     plant("dynamic_past", (32,), out, np.int32(0), shared_mem=64, message=text)
@@ -350,9 +338,7 @@ def test_graph_replay(seed):
         stream.synchronize()
     stats = hc.stats()
     assert (b.get() == 4.5).all()
-    assert (
-        stats["graph_launches"] == 3 and stats["launches"] == 0 and stats["kernels"]["add"]["launches"] == 3
-    )
+    assert stats["graph_launches"] == 3 and stats["launches"] == 0 and stats["kernels"]["add"]["launches"] == 3
     assert stats["copies"]["device_to_device"] == {"count": 3, "bytes": 480}
 
 
@@ -364,9 +350,7 @@ def test_two_streams_and_pinned_copies(seed):
         host[...] = i
         with stream:
             runtime = cupy.cuda.runtime
-            runtime.memcpyAsync(
-                a.data.ptr, host.ctypes.data, a.nbytes, runtime.memcpyHostToDevice, stream.ptr
-            )
+            runtime.memcpyAsync(a.data.ptr, host.ctypes.data, a.nbytes, runtime.memcpyHostToDevice, stream.ptr)
             run("add", (4,), (32,), a, np.float32(2), np.int32(n), stream=stream)
             a.get(stream=stream, out=host)
     assert cupy.cuda.get_current_stream() is cupy.cuda.Stream.null

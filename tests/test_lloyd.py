@@ -25,13 +25,9 @@ def test_equals_scikit_learn_from_the_same_start(dtype, weighted, backend):
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
     start = X[:9]
     ours = lloyd.run(X, 9, weights=weights, init=start, backend=backend)
-    theirs = sklearn.cluster.KMeans(9, init=start, n_init=1, tol=0, algorithm="lloyd").fit(
-        X, sample_weight=weights
-    )
+    theirs = sklearn.cluster.KMeans(9, init=start, n_init=1, tol=0, algorithm="lloyd").fit(X, sample_weight=weights)
     np.testing.assert_array_equal(ours.labels, theirs.labels_)
-    np.testing.assert_allclose(
-        ours.centers, theirs.cluster_centers_, rtol=1e-4 if dtype == np.float32 else 1e-12
-    )
+    np.testing.assert_allclose(ours.centers, theirs.cluster_centers_, rtol=1e-4 if dtype == np.float32 else 1e-12)
     assert ours.inertia == pytest.approx(theirs.inertia_, rel=1e-5 if dtype == np.float32 else 1e-12)
     assert ours.n_iter == theirs.n_iter_
     assert ours.centers.dtype == dtype

@@ -44,9 +44,7 @@ def check_against_oracle(X, start, backend, *, max_iter=40, patience=15, scope="
             patience=patience, scope=scope, n_neighbors=m, backend=backend,
         )  # fmt: skip
         assert found.trace.means[0].tolist() == plain.path
-        np.testing.assert_allclose(
-            found.trace.current[0], [float(J) for J in plain.costs], rtol=1e-12, atol=1e-12
-        )
+        np.testing.assert_allclose(found.trace.current[0], [float(J) for J in plain.costs], rtol=1e-12, atol=1e-12)
         assert found.center_indices.tolist() == plain.best
         assert found.n_iter == len(plain.path) - 1
 

@@ -34,9 +34,7 @@ def test_restarts_are_addressed(method, backend):
     X = blobs(300, 3, 5)
     whole = starts(X, 6, method, backend, restarts=range(20), seed=9)
     np.testing.assert_array_equal(whole[[7, 3]], starts(X, 6, method, backend, restarts=[7, 3], seed=9))
-    np.testing.assert_array_equal(
-        whole, starts(X, 6, method, backend, restarts=range(20), seed=9, chunk_rows=7)
-    )
+    np.testing.assert_array_equal(whole, starts(X, 6, method, backend, restarts=range(20), seed=9, chunk_rows=7))
     assert len(np.unique(whole, axis=0)) == 20
     assert (whole != starts(X, 6, method, backend, restarts=range(20), seed=10)).any()
 
@@ -76,9 +74,7 @@ def test_plus_plus_equals_a_plain_implementation(trials, backend):
                 options.append((closer.sum(), row, closer))
             _, row, D2 = min(options, key=lambda option: option[0])
             rows.append(row)
-        assert (
-            starts(X, 8, "k-means++", backend, restarts=[restart], seed=4, trials=trials)[0].tolist() == rows
-        )
+        assert starts(X, 8, "k-means++", backend, restarts=[restart], seed=4, trials=trials)[0].tolist() == rows
 
 
 def test_plus_plus_sees_past_a_far_outlier(backend):

@@ -78,9 +78,7 @@ def test_trap_11_labels_are_those_of_the_centres_returned(model):
 def test_trap_12_weights_are_not_normalised_away(model, backend):
     X = blobs(200, 2, 3)
     weights = np.random.default_rng(0).random(200)
-    light, heavy = (
-        model(3, init=[0, 1, 2], backend=backend).fit(X, sample_weight=w) for w in (weights, 8 * weights)
-    )
+    light, heavy = (model(3, init=[0, 1, 2], backend=backend).fit(X, sample_weight=w) for w in (weights, 8 * weights))
     np.testing.assert_array_equal(light.labels_, heavy.labels_)
     assert heavy.inertia_ == 8 * light.inertia_
     assert heavy.score(X, sample_weight=8 * weights) == -heavy.inertia_
@@ -113,9 +111,7 @@ def test_trap_16_no_label_beyond_the_clusters(k, backend):
 
 def test_trap_21_the_first_of_equal_restarts_wins(backend):
     """Restarts that end in the same clusters, differently numbered, differ at most by rounding."""
-    X = np.concatenate(
-        [blobs(100, 3, 1, seed=0), blobs(100, 3, 1, seed=1) + 50, blobs(100, 3, 1, seed=2) - 50]
-    )
+    X = np.concatenate([blobs(100, 3, 1, seed=0), blobs(100, 3, 1, seed=1) + 50, blobs(100, 3, 1, seed=2) - 50])
     found = lloyd.run(X, 3, restarts=20, backend=backend)
     equal = np.isclose(found.inertias, found.inertias.min(), rtol=1e-12, atol=0)
     assert equal.sum() > 10

@@ -152,9 +152,7 @@ def test_dtypes_are_kept_or_widened(model, dtype, kept):
     np.testing.assert_array_equal(fitted.labels_, reference.labels_)
 
 
-@pytest.mark.parametrize(
-    "data", [np.array([[2**53 + 1], [0]]), np.array([[1 + np.finfo(np.longdouble).eps], [0]])]
-)
+@pytest.mark.parametrize("data", [np.array([[2**53 + 1], [0]]), np.array([[1 + np.finfo(np.longdouble).eps], [0]])])
 def test_narrowing_is_said(data):
     if data.dtype == np.longdouble and data.itemsize == 8:
         pytest.skip("long double is float64 here")

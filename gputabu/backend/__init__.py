@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 import warnings
+from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
 
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import Ops
 from gputabu.points import Points
+from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int
 
 #: What `backend=` accepts.
@@ -37,6 +42,45 @@ def resolve(name: str, on_device: bool = False) -> str:
     if cupy_installed():  # the user meant to have a GPU
         _warn_once(reason)
     return "numpy"
+
+
+def on_gpu(X: object) -> bool:
+    """Whether `X` is an array in the memory of a GPU (CuPy, PyTorch, cuDF…); asking imports nothing."""
+    if hasattr(X, "__cuda_array_interface__"):
+        return True
+    device = getattr(X, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) == 2  # kDLCUDA
+
+
+def admit(X: object, weights: object = None) -> Points:
+    """The one door in: check `X` (N, d) and weights (N,), on the host or on a GPU, without copying points."""
+    if not on_gpu(X):
+        return Points.of(X, weights)
+    resolve("cuda", on_device=True)
+    from gputabu.backend.device_points import adopt
+
+    return adopt(X, weights)
+
+
+def home(found: Clustering, points: Points) -> Clustering:
+    """The one door out: labels and centres as the kind of array that came in."""
+    if not points.on_device:
+        return found
+    return replace(found, labels=returned(found.labels, points), centers=returned(found.centers, points))
+
+
+def returned(array: Any, points: Points) -> Any:
+    """`array` as the kind of array that the points are."""
+    if not points.on_device:
+        return array
+    from gputabu.backend.device_points import on_device_of
+
+    return on_device_of(array, points)
+
+
+def to_numpy(array: Any) -> np.ndarray:
+    """A host copy of a device array; a NumPy array is itself."""
+    return array if isinstance(array, np.ndarray) else array.get()
 
 
 def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:

@@ -16,6 +16,7 @@ from gputabu.backend.device_points import DevicePoints
 from gputabu.backend.kernels import launch
 from gputabu.backend.ops import Assigned, Explored, Orders, Surveyed
 from gputabu.points import LIMB, Bounds, Grid, Points, Totals, check_span, from_limbs, power
+from gputabu.validation import check_range
 
 THREADS = 256
 #: Blocks per multiprocessor: enough to hide latency, few enough that private tables are written back seldom.
@@ -32,12 +33,24 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def on_device(method: Method) -> Method:
-    """Run a method with the device and the stream of its ops current."""
+    """Run a method with the device and the stream of its ops current; with fewer points there if memory is short.
+
+    Operations allocate before they change anything, so that one that ran out of memory can begin again.
+    """
 
     @functools.wraps(method)
     def run(self: CudaOps, *args: Any, **kwargs: Any) -> Any:
         with self.device, self.stream:
-            return method(self, *args, **kwargs)
+            while True:
+                try:
+                    return method(self, *args, **kwargs)
+                except cupy.cuda.memory.OutOfMemoryError as error:
+                    held = self.__dict__.get("chunks")
+                    if held is None or not held.shrink():
+                        raise MemoryError(
+                            f"Out of device memory on device {self.device.id} ({error}) even with the points streamed "
+                            "in small chunks; use fewer restarts at once, or a device with more memory."
+                        ) from None
 
     return run  # type: ignore[return-value]
 
@@ -51,9 +64,14 @@ class CudaOps:
         if points.n >= 2**32:
             raise ValueError(f"n_samples={points.n} must be below 2^32 on backend='cuda'.")
         self.points = points
-        self.device = cupy.cuda.Device(device)
+        if points.on_device and device not in (None, points.chunks[0].device.id):
+            raise ValueError(f"device={device} is not where X is: device {points.chunks[0].device.id}.")
+        self.device = points.chunks[0].device if points.on_device else cupy.cuda.Device(device)
         with self.device:
+            before = cupy.cuda.Event()
+            before.record(cupy.cuda.get_current_stream())
             self.stream = cupy.cuda.Stream(non_blocking=True)
+            self.stream.wait_event(before)  # whatever is still writing X
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]
             self.shared_limit = attributes.get("MaxSharedMemoryPerBlockOptin", 48 * 1024)
@@ -84,6 +102,7 @@ class CudaOps:
             raise ValueError("X contains NaN or infinity; every value must be a finite number.")
         weight = 1.0 if self.points.weights is None else max(float(w.max()) for w in self.points.weights)
         bounds = Bounds(_unsorted(low.get()), _unsorted(high.get()), weight)
+        check_range(float(bounds.low.min()), float(bounds.high.max()), "X")
         check_span(bounds)
         return bounds
 
@@ -151,6 +170,8 @@ class CudaOps:
     @on_device
     def label(self, centers: np.ndarray) -> Any:
         r, _, d = centers.shape
+        if self.points.on_device:
+            self.bounds  # noqa: B018 (says so where X is not finite)
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
         labels = cupy.empty((r, self.points.n), np.int32)
         self._relabel(centers, labels, None, cupy.zeros(r, np.int64), middle)
@@ -198,9 +219,7 @@ class CudaOps:
         return from_limbs(*costs.get().T, exponents=cost)
 
     @on_device
-    def farthest(
-        self, centers: np.ndarray, labels: Any, restart: int, count: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def farthest(self, centers: np.ndarray, labels: Any, restart: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         scale = float(power(100 - Grid.around(self.bounds.joined(centers), self.grid.offset).square))
         where = cupy.asarray(np.ascontiguousarray(centers))
         bar, rows = 2**64 - 1, []
@@ -279,7 +298,9 @@ class CudaOps:
     def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         r, t = targets.shape
         running = self._tile_potentials(covered, shift).cumsum(axis=1)  # (R, tiles)
-        tile = np.stack([np.searchsorted(mine, wanted, side="right") for mine, wanted in zip(running, targets, strict=True)])
+        tile = np.stack(
+            [np.searchsorted(mine, wanted, side="right") for mine, wanted in zip(running, targets, strict=True)]
+        )
         tile = np.minimum(tile, running.shape[1] - 1)
         passed = np.where(tile > 0, np.take_along_axis(running, np.maximum(tile - 1, 0), axis=1), 0)
         restart = cupy.asarray(np.repeat(np.arange(r), t))
@@ -309,7 +330,13 @@ class CudaOps:
         return Totals.columns(self.points.d, self.points.weights is not None)
 
     def _launch(
-        self, file: str, name: str, grid: tuple[int, ...], args: tuple[Any, ...], shared: int = 0, **defines: int
+        self,
+        file: str,
+        name: str,
+        grid: tuple[int, ...],
+        args: tuple[Any, ...],
+        shared: int = 0,
+        **defines: int,
     ) -> None:
         launch(file, name, self.points.dtype, grid, THREADS, args, shared, **defines)
 
@@ -340,7 +367,9 @@ class CudaOps:
         self._launch("step.cu", "ready", (r,), (where, *fast, origin, k, d, unit, *trust))
         scale = None if totals is None else cupy.asarray(_scales(self.grid))
         for chunk in self.chunks:
-            self.launch_assign(chunk, where, fast, origin, scale, labels, totals, changed, None, unit, fresh=totals is None)
+            self.launch_assign(
+                chunk, where, fast, origin, scale, labels, totals, changed, None, unit, fresh=totals is None
+            )
 
     def launch_assign(
         self, chunk: Any, centers: Any, fast: Any, origin: Any, scale: Any, labels: Any, totals: Any,

@@ -11,6 +11,7 @@ import numpy as np
 
 from gputabu.points import Points
 from gputabu.reporting import log
+from gputabu.validation import check_weights, float_for
 
 #: Share of the free memory that the points may take; the rest is for labels, state and the driver.
 RESIDENT_SHARE = 0.7
@@ -18,6 +19,29 @@ RESIDENT_SHARE = 0.7
 BUFFER_SHARE = 0.2
 #: Below this there is no point in going on with less.
 LEAST_ROWS = 256
+
+
+def adopt(X: Any, weights: Any) -> Points:
+    """Points over an array of any CUDA library, without a copy where it is contiguous float32 or float64."""
+    array = cupy.asarray(X) if hasattr(X, "__cuda_array_interface__") else cupy.from_dlpack(X)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"X must be an array of real numbers: got dtype {array.dtype}.")
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"X has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
+    with array.device:
+        array = cupy.ascontiguousarray(array, dtype=float_for(array.dtype))
+    if weights is not None and hasattr(weights, "__cuda_array_interface__"):
+        weights = cupy.asnumpy(weights)
+    weights = check_weights(weights, len(array))
+    return Points((array,), None if weights is None else (weights,))
+
+
+def on_device_of(array: np.ndarray, points: Points) -> Any:
+    """A copy of a host array on the device where the points are."""
+    if not isinstance(array, np.ndarray):
+        return array
+    with points.chunks[0].device:
+        return cupy.asarray(array)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +73,21 @@ class DevicePoints:
                 log.info("the points do not fit the device: they are streamed")
         if self.resident is None:
             self._make_buffers(max(LEAST_ROWS, int(BUFFER_SHARE * free / max(1, bytes_ // points.n))))
+
+    def shrink(self) -> bool:
+        """Make room: stream what is resident, or halve the chunks. False where nothing more can be given up."""
+        if self.points.on_device:
+            return False
+        if self.resident is not None:
+            self.resident = None
+            rows = self.points.n // 4
+        elif self.buffers and self.buffers[0].rows > LEAST_ROWS:
+            rows = self.buffers[0].rows // 2
+        else:
+            return False
+        self.buffers = []
+        self._make_buffers(max(LEAST_ROWS, rows))
+        return True
 
     def __iter__(self) -> Iterator[DeviceChunk]:
         if self.resident is not None:
@@ -84,7 +123,7 @@ class _Buffer:
         self.X = cupy.empty((rows, points.d), points.dtype)
         self.weights = None if points.weights is None else cupy.empty(rows, np.float64)
         self.host_X = _pinned((rows, points.d), points.dtype)
-        self.host_weights = None if points.weights is None else _pinned((rows,), np.dtype(np.float64))
+        self.host_weights = _pinned((rows,), np.dtype(np.float64)) if points.weights is not None else np.empty(0)
         self.copies = cupy.cuda.Stream(non_blocking=True)
         self.used = cupy.cuda.Event()
         self.copied = cupy.cuda.Event()

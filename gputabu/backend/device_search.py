@@ -148,7 +148,11 @@ class DeviceSearch:
     def _grid_arrays(self) -> tuple[Any, ...]:
         """Offset, and the powers of two to and from the limbs of the coordinates, (d) each."""
         grid = self.ops.grid
-        powers = (power(LIMB - grid.coordinate), power(grid.coordinate - LIMB), power(grid.coordinate - 2 * LIMB))
+        powers = (
+            power(LIMB - grid.coordinate),
+            power(grid.coordinate - LIMB),
+            power(grid.coordinate - 2 * LIMB),
+        )
         return tuple(cupy.asarray(np.asarray(array, np.float64)) for array in (grid.offset, *powers))
 
     def _weight_powers(self) -> tuple[float, float]:

@@ -102,7 +102,7 @@ def _checked(file: str, name: str, real: np.dtype, args: tuple[Any, ...]) -> tup
 def _argument(name: str, i: int, kind: str, pointer: bool, real: np.dtype, value: Any) -> Any:
     dtype = real if kind == "real" else TYPES[kind]
     if not pointer:
-        return dtype.type(value)
+        return np.asarray(value, dtype)[()]
     if value is None:
         return np.uint64(0)
     if value.dtype != dtype or not value.flags.c_contiguous:

@@ -60,9 +60,7 @@ class NumpyOps(SeedingOps):
                 changed[some] += counts
         return Assigned(totals, changed)
 
-    def survey(
-        self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int
-    ) -> Surveyed:
+    def survey(self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int) -> Surveyed:
         r, k, _ = centers.shape
         restart = np.arange(r)[:, None, None]
         inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
@@ -149,9 +147,7 @@ class NumpyOps(SeedingOps):
         self.workers.map(look, self.tasks(1, len(centers)))
         return out
 
-    def _change(
-        self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int
-    ) -> np.ndarray:
+    def _change(self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int) -> np.ndarray:
         """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
         r = len(moved)
         if r == 1:

@@ -113,9 +113,7 @@ class Ops(Protocol):
         """
         ...
 
-    def survey(
-        self, centers: np.ndarray, labels: Labels, tabu: np.ndarray, shared: bool, best: int
-    ) -> Surveyed:
+    def survey(self, centers: np.ndarray, labels: Labels, tabu: np.ndarray, shared: bool, best: int) -> Surveyed:
         """J (eq. 2) at `centers`, and per cluster the `best` points nearest to its centre that are free.
 
         centers (R, K, d) float64; tabu (R, K, L) int64, padded with -1. Entry (k, n) forbids n if n is in
@@ -127,9 +125,7 @@ class Ops(Protocol):
         """J at any centres, also outside the box of the points: (R, K, d) float64 -> (R,) float64."""
         ...
 
-    def farthest(
-        self, centers: np.ndarray, labels: Labels, restart: int, count: int
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def farthest(self, centers: np.ndarray, labels: Labels, restart: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` points of positive weight farthest from their centre, farthest first.
 
         centers (K, d) -> row numbers and their clusters. Compares d² rounded to float32; the lowest row

@@ -87,9 +87,7 @@ class SeedingOps(Blocks):
             yield block, some, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
 
 
-def _integers(
-    squares: np.ndarray, block: Block, shift: np.ndarray, point: np.ndarray | None = None
-) -> np.ndarray:
+def _integers(squares: np.ndarray, block: Block, shift: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
     """w · d² on the grid of 2^-shift, as int64."""
     if block.weights is not None:
         squares = squares * (block.weights if point is None else block.weights[point])

@@ -66,17 +66,13 @@ def differences(package):
         known = theirs.get(name)
         if names and known and not {"args", "kwargs"} & set(known):
             wrong += [
-                f"CuPy's {name} has no parameter {p}"
-                for p in names
-                if p not in {*known, "self", "args", "kwargs"}
+                f"CuPy's {name} has no parameter {p}" for p in names if p not in {*known, "self", "args", "kwargs"}
             ]
     return wrong
 
 
 if __name__ == "__main__":
-    sys.path = [
-        path for path in sys.path if os.path.abspath(path) != os.path.dirname(os.path.abspath(__file__))
-    ]
+    sys.path = [path for path in sys.path if os.path.abspath(path) != os.path.dirname(os.path.abspath(__file__))]
     import cupy
 
     result = {}

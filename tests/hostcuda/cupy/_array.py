@@ -10,8 +10,7 @@ from .cuda.memory import Memory, MemoryPointer, UnownedMemory, check_read, host_
 from .cuda.stream import get_current_stream, refuse_in_capture, submit, synchronise
 
 REFUSAL = (
-    "Implicit conversion to a NumPy array is not allowed. "
-    "Please use `.get()` to construct a NumPy array explicitly."
+    "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
 )
 
 

@@ -89,9 +89,7 @@ def concatenate(tup, axis=0, out=None, *, dtype=None, casting="same_kind"):
     _check_device(*tup)
     views = [a._view for a in tup]
     if out is None:
-        like = np.concatenate(
-            [np.broadcast_to(np.empty((), v.dtype), v.shape) for v in views], axis, dtype=dtype
-        )
+        like = np.concatenate([np.broadcast_to(np.empty((), v.dtype), v.shape) for v in views], axis, dtype=dtype)
         out = ndarray(like.shape, like.dtype)
     submit_kernel("cupy.concatenate", out._view, views, lambda: np.concatenate(views, axis))
     return out

@@ -76,11 +76,7 @@ class RawKernel:
 
     @property
     def max_dynamic_shared_size_bytes(self):
-        return (
-            _hostcuda.attributes["MaxSharedMemoryPerBlock"]
-            if self._dynamic_limit is None
-            else self._dynamic_limit
-        )
+        return _hostcuda.attributes["MaxSharedMemoryPerBlock"] if self._dynamic_limit is None else self._dynamic_limit
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, value):
@@ -92,10 +88,7 @@ class RawKernel:
         limits = _hostcuda.attributes
         grid = _dimensions(grid, [limits[f"MaxGridDim{axis}"] for axis in "XYZ"])
         block = _dimensions(block, [limits[f"MaxBlockDim{axis}"] for axis in "XYZ"])
-        if (
-            np.prod(block) > limits["MaxThreadsPerBlock"]
-            or not 0 <= shared_mem <= self.max_dynamic_shared_size_bytes
-        ):
+        if np.prod(block) > limits["MaxThreadsPerBlock"] or not 0 <= shared_mem <= self.max_dynamic_shared_size_bytes:
             raise CUDADriverError(1)
         module, entry = self._entry()
         if len(args) != entry.count:

@@ -19,9 +19,7 @@ _limit = 0
 class OutOfMemoryError(MemoryError):
     def __init__(self, size, total, limit=0):
         bound = f" (limit set to: {limit:,} bytes)" if limit else ""
-        super().__init__(
-            f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes{bound})."
-        )
+        super().__init__(f"Out of memory allocating {size:,} bytes (allocated so far: {total:,} bytes{bound}).")
 
 
 class Memory:

@@ -1,0 +1,138 @@
+"""What a tabu iteration on the GPU reads, writes, launches, copies and waits for; counted, not timed.
+
+Run it on hostcuda (`make counts`), which counts what kernels and the host do. Two searches that differ only
+in their number of iterations are counted; the difference is what the further iterations took.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import cupy
+import numpy as np
+from sklearn.datasets import load_iris
+
+from gputabu import quantized
+
+D, K = 16, 32
+RESTARTS = (1, 8)
+#: Iterations of the two searches when events are counted, and when bytes are: watching every access is slow.
+EVENTS, BYTES = (16, 48), (2, 4)
+#: Points, more and fewer, from which bytes per point are told; events do not depend on how many there are.
+MORE, FEWER = 6144, 4096
+
+
+def searched(X: np.ndarray, restarts: int, iterations: int) -> dict[str, int]:
+    """Counts of one search. It cannot stop early, and ends with one round of K-Means."""
+    cupy._hostcuda.reset()
+    limits = {"max_iter": iterations, "patience": iterations + 1}
+    quantized.search(X, K, restarts=restarts, **limits, refine="centroid", backend="cuda")
+    return summed(cupy._hostcuda.stats())
+
+
+def summed(stats: dict[str, Any]) -> dict[str, int]:
+    """Over all kernels. `loaded` and `stored` include atomics, `read` does not."""
+    kernels = stats["kernels"].values()
+    loaded, stored, atomic = (
+        sum(kernel[f"bytes_{name}"] for kernel in kernels) for name in ("loaded", "stored", "atomic")
+    )
+    found = {name: stats[name] for name in ("launches", "graph_launches", "synchronisations", "allocations")}
+    found |= {name: copies["count"] for name, copies in stats["copies"].items()}
+    return found | {"bytes": loaded + stored, "read": loaded - atomic}
+
+
+def per_iteration(X: np.ndarray, restarts: int, iterations: tuple[int, int]) -> dict[str, float]:
+    few, many = (searched(X, restarts, count) for count in iterations)
+    return {name: (many[name] - few[name]) / (iterations[1] - iterations[0]) for name in few}
+
+
+def points(n: int, d: int = D) -> np.ndarray:
+    """Without clusters: many points change theirs in every iteration."""
+    return np.random.default_rng(0).normal(size=(n, d)).astype(np.float32)
+
+
+def per_point(restarts: int, d: int) -> dict[str, float]:
+    """What one more point adds to an iteration."""
+    more, fewer = (per_iteration(points(n, d), restarts, BYTES) for n in (MORE, FEWER))
+    return {name: (more[name] - fewer[name]) / (MORE - FEWER) for name in more}
+
+
+def iteration_counts(restarts: int) -> dict[str, float]:
+    """Of one iteration: events, bytes per point, and how often X is read.
+
+    What a point has beside its coordinates does not grow with d: the difference tells them apart.
+    """
+    cupy._hostcuda.set_check(True)
+    wide, narrow = per_point(restarts, D), per_point(restarts, D // 2)
+    cupy._hostcuda.set_check(False)
+    found = per_iteration(points(FEWER), restarts, EVENTS)
+    reads = (wide["read"] - narrow["read"]) / (4 * (D - D // 2))
+    return found | {"bytes_per_point": wide["bytes"], "reads_of_x": reads}
+
+
+def iteration_bytes(n: int) -> float:
+    """Loaded and stored in one iteration of one restart."""
+    cupy._hostcuda.set_check(True)
+    found = per_iteration(points(n), 1, BYTES)["bytes"]
+    cupy._hostcuda.set_check(False)
+    return found
+
+
+def iris_counts() -> dict[str, int]:
+    """Of 100 whole restarts on the paper's first data set."""
+    cupy._hostcuda.reset()
+    quantized.search(load_iris().data, 3, init="random", restarts=100, backend="cuda")
+    return summed(cupy._hostcuda.stats())
+
+
+def counted(n: int) -> dict[str, Any]:
+    return {
+        "n": n,
+        "bytes": iteration_bytes(n),
+        "byte_limit": 1.3 * (2 * n * D * 4 + 16 * n),
+        "iteration": {str(r): iteration_counts(r) for r in RESTARTS},
+        "iris": iris_counts(),
+    }
+
+
+def show(found: dict[str, Any]) -> None:
+    print(f"A tabu iteration, d = {D}, K = {K}, float32. Counted on the CPU by hostcuda; nothing is timed.\n")
+    print(f"bytes loaded and stored, R = 1, N = {found['n']}: {found['bytes']:.0f}, ", end="")
+    print(f"{found['bytes'] / found['byte_limit']:.1%} of the limit 1.3·(2·N·d·4 + 16·N) = {found['byte_limit']:.0f}\n")
+    both = [found["iteration"][str(r)] for r in RESTARTS]
+    rows = (
+        ("bytes loaded and stored per point", "bytes_per_point", 1, ""),
+        ("reads of X", "reads_of_x", 1, "R = 8 no more than R = 1"),
+        ("launches", "launches", 1, "5, or one graph launch"),
+        ("graph launches", "graph_launches", 1, ""),
+        ("copies to the host in 16 iterations", "device_to_host", 16, "1"),
+        ("synchronisations in 16 iterations", "synchronisations", 16, "1"),
+        ("allocations", "allocations", 1, "0"),
+    )
+    print(f"{'':38}{'R = 1':>10}{'R = 8':>10}   limit")
+    for title, name, times, limit in rows:
+        print(f"{title:38}" + "".join(f"{times * each[name]:>10.2f}" for each in both) + f"   {limit}")
+    iris = found["iris"]
+    total = iris["launches"] + iris["graph_launches"]
+    print(f"\nIris, 100 whole restarts: {total} launches (limit 6), {iris['device_to_host']} copies to the host")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=200_000, help="points (%(default)s)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the counts to FILE")
+    arguments = parser.parse_args()
+    if not hasattr(cupy, "_hostcuda"):
+        sys.exit("A GPU does not count; use tests/hostcuda/run python benchmarks/counts.py")
+    found = counted(arguments.n)
+    show(found)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
