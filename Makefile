@@ -16,8 +16,9 @@ READY := $(VENV)/.ready
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
 
-test: $(READY)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+# The real CuPy is only asked for its names, so it lies apart: a CuPy without a GPU would make "auto" warn.
+test: $(READY) $(VENV)/.cupy
+	GPUTABU_CUPY=$(CURDIR)/$(VENV)/cupy $(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -43,6 +44,10 @@ wheel: $(READY)
 
 clean:
 	rm -rf $(VENV) dist demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+
+$(VENV)/.cupy: $(READY)
+	-$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/cupy cupy-cuda12x cuda-pathfinder
+	@touch $@
 
 # Debian keeps venv in a package of its own.
 $(READY): pyproject.toml

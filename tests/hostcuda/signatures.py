@@ -44,6 +44,8 @@ def offered(package):
 def real(names):
     """The same of the real CuPy, in another process; a string says why not."""
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "LD_PRELOAD")}
+    if os.environ.get("GPUTABU_CUPY"):  # where a real CuPy lies that nothing else should find
+        environment["PYTHONPATH"] = os.environ["GPUTABU_CUPY"]
     done = subprocess.run(
         [sys.executable, __file__],
         input=json.dumps(names),
