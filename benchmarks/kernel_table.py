@@ -155,8 +155,8 @@ def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
         "",
         "All kernels in all forms, float32 and float64:",
         "",
-        "| architecture | kernels compiled | most registers | spilled bytes |",
-        "|---|---|---|---|",
+        "| architecture | kernels compiled | most registers | largest stack frame | spilled bytes |",
+        "|---|---|---|---|---|",
         *(summary_row(arch, usages) for arch in sorted({usage.arch for usage in usages})),
         MARKS[1],
     ]
@@ -186,7 +186,8 @@ def summary_row(arch: int, usages: Iterable[Usage]) -> str:
     mine = [usage for usage in usages if usage.arch == arch]
     most = max(mine, key=lambda usage: usage.registers)
     widest = f"{most.registers} ({most.form}, {most.real})"
-    return f"| sm_{arch} | {len(mine)} | {widest} | {sum(usage.spilled for usage in mine)} |"
+    stack, spilled = max(usage.stack for usage in mine), sum(usage.spilled for usage in mine)
+    return f"| sm_{arch} | {len(mine)} | {widest} | {stack} | {spilled} |"
 
 
 def write_readme(section: str) -> None:

@@ -163,6 +163,19 @@ def test_cuda_is_refused_clearly():
     assert resolve("auto") == "numpy"
 
 
+def test_auto_warns_once_where_cupy_is_installed_and_cannot_run(monkeypatch):
+    import gputabu.backend
+
+    monkeypatch.setattr(gputabu.backend, "cupy_installed", lambda: True)
+    monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: "CuPy finds no usable NVIDIA GPU or driver.")
+    gputabu.backend._warn_once.cache_clear()
+    with pytest.warns(RuntimeWarning, match="no usable NVIDIA GPU or driver. Using NumPy instead"):
+        assert resolve("auto") == "numpy"
+    assert resolve("auto") == "numpy"  # a second warning would be an error here
+    with pytest.raises(BackendUnavailable, match="cannot run here: CuPy finds no usable"):
+        resolve("cuda")
+
+
 def test_workspace_is_bounded():
     """Never N×K: the labels and a few blocks are all that a pass needs."""
     import tracemalloc

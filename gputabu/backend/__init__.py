@@ -89,7 +89,8 @@ def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
         if device is not None and name == "numpy":
             raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend='numpy'.")
         return NumpyOps(points)
-    from gputabu.backend.cuda_ops import CudaOps, device_count
+    from gputabu.backend.cuda_data import device_count
+    from gputabu.backend.cuda_ops import CudaOps
 
     if device is not None:
         check_int("device", device, 0, device_count() - 1)

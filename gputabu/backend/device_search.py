@@ -47,7 +47,7 @@ class DeviceSearch:
         self.start = np.ascontiguousarray(means, np.int64)
         self.r, self.k = means.shape
         self.n, self.d = ops.points.n, ops.points.d
-        self.columns = ops._n_columns
+        self.columns = ops.n_columns
         # A row holds each point once at the most, and gains one entry per iteration.
         self.capacity = min(orders.max_iter + 1, self.n + 1)
 
@@ -84,7 +84,7 @@ class DeviceSearch:
         ops, grid = self.ops, self.ops.grid
         refined = cupy.empty((self.r, self.k, self.d), np.float64)
         passed = cupy.empty((self.r, self.orders.rounds), np.uint64)
-        ops._launch("block.cu", "block_search", (self.r,), (
+        ops.launch("block.cu", "block_search", (self.r,), (
             self.chunk.X, self.chunk.weights, *self._restart(), refined, passed, *self._grid_arrays(),
             float(power(LIMB - grid.weight)), *self._weight_powers(), float(power(LIMB - grid.cost)),
             *self._cost_powers(), float(power(100 - grid.square)), 1 - NOISE, *self._trust(), self.n, self.k,
@@ -105,7 +105,7 @@ class DeviceSearch:
         self.fast = ops.empty_fast(r, k)
         self.offset, self.scale, self.high, self.low = self._grid_arrays()
         unit, *trust = self._trust()
-        ops._launch("step.cu", "ready", (r,), (self.centers, *self.fast, self.offset, k, d, unit, *trust))
+        ops.launch("step.cu", "ready", (r,), (self.centers, *self.fast, self.offset, k, d, unit, *trust))
         self._iteration()  # judges the start; compiles what the capture must not
         stream = ops.stream
         stream.begin_capture()
@@ -123,13 +123,13 @@ class DeviceSearch:
         unit, *trust = self._trust()
         ops.launch_assign(self.chunk, self.centers, self.fast, self.offset, self.scale, self.labels, self.totals,
                           self.changed, self.done, unit)  # fmt: skip
-        ops._launch("step.cu", "prepare", ops._spread(r * k * max(d, self.capacity)), (
+        ops.launch("step.cu", "prepare", ops.spread(r * k * max(d, self.capacity)), (
             self.totals, self.centers, self.centroids, self.rows, self.length, self.labels, self.stamps, self.age,
             self.costs, self.keys, self.done, self.offset, self.high, self.low, *self._weight_powers(), self.n, r, k,
             d, self.capacity, int(self.chunk.weights is not None), int(self.orders.shared)))  # fmt: skip
         ops.launch_survey(self.chunk, self.centroids, self.labels, grid.cost, grid.square, self.costs, self.keys,
                           self.stamps, self.age, None, self.done)  # fmt: skip
-        ops._launch("step.cu", "step", (r,), (
+        ops.launch("step.cu", "step", (r,), (
             self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, *self._restart(),
             self.centers, *self.fast,
             self.offset, *self._cost_powers(), 1 - NOISE, unit, *trust, self.n, k, d, self.columns,

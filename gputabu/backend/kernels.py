@@ -14,7 +14,7 @@ import numpy as np
 log = logging.getLogger("gputabu")
 
 #: The types that kernels use, beside `real`, which is that of the points.
-TYPES = {
+TYPES: dict[str, np.dtype] = {
     "double": np.dtype(np.float64),
     "int": np.dtype(np.int32),
     "idx": np.dtype(np.int64),
@@ -100,7 +100,7 @@ def _checked(file: str, name: str, real: np.dtype, args: tuple[Any, ...]) -> tup
 
 
 def _argument(name: str, i: int, kind: str, pointer: bool, real: np.dtype, value: Any) -> Any:
-    dtype = real if kind == "real" else TYPES[kind]
+    dtype = {**TYPES, "real": real}[kind]
     if not pointer:
         return np.asarray(value, dtype)[()]
     if value is None:

@@ -1,0 +1,96 @@
+"""`gputabu doctor`, and the script that will measure GPUs, with and without CUDA."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from gputabu import cli
+
+ROOT = pathlib.Path(__file__).parent.parent
+MISSING = "CuPy is not installed (here is how)."
+
+
+@pytest.fixture
+def without_cuda(monkeypatch):
+    monkeypatch.setattr(cli, "cuda_unusable", lambda: MISSING)
+    monkeypatch.setattr(cli, "resolve", lambda name: "numpy")
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+
+
+def doctor(*options):
+    return CliRunner().invoke(cli.app, ["doctor", *options])
+
+
+def on_hostcuda(*command):
+    if not shutil.which(os.environ.get("CXX", "g++")):
+        pytest.skip("hostcuda needs g++")
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return subprocess.run(
+        [ROOT / "tests" / "hostcuda" / "run", sys.executable, *command],
+        env=os.environ | {"PYTHONPATH": path, "HOSTCUDA_CHECK": "0"}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_doctor_without_cuda():
+    done = doctor()
+    assert done.exit_code == 0, done.output
+    assert f"auto takes numpy: {MISSING}" in done.output
+    assert "J = 78.8514" in done.output
+    for subject in ("gputabu", "Python", "NumPy", "scikit-learn", "CuPy"):
+        assert f"\n{subject} " in "\n" + done.output
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_doctor_requires_cuda():
+    done = doctor("--require-cuda")
+    assert done.exit_code == 1
+    assert f"FAILED: required, but {MISSING}" in done.output
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_doctor_fails_in_a_sentence(monkeypatch):
+    monkeypatch.setattr(cli, "IRIS", 1.0)
+    done = doctor()
+    assert done.exit_code == 1
+    assert "FAILED: AssertionError: QM-TS on Iris ends at J = 78.85144143 and not at 1." in done.output
+    assert "Traceback" not in done.output
+
+
+def test_doctor_on_hostcuda():
+    done = on_hostcuda("-c", "from gputabu.cli import main; main()", "doctor", "--require-cuda")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for text in ("auto takes cuda", "compute capability 8.6", "modules compiled", "bit for bit", "GiB free"):
+        assert text in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+def test_doctor_finds_a_backend_that_differs():
+    """A planted fault: the CUDA backend is given other data."""
+    code = (
+        "from gputabu import cli; method = cli.METHODS['K-Means']; "
+        "cli.METHODS['K-Means'] = lambda X, k, b: method(X + (b == 'cuda'), k, b); cli.main()"
+    )
+    done = on_hostcuda("-c", code, "doctor")
+    assert done.returncode == 1
+    assert "FAILED: AssertionError: K-Means, 150×4 float32, K=3: " in done.stdout
+
+
+def test_help_names_the_commands():
+    done = CliRunner().invoke(cli.app, ["--help"])
+    assert done.exit_code == 0
+    assert "doctor" in done.output
+
+
+def test_benchmark_claims_nothing_on_hostcuda():
+    done = on_hostcuda(str(ROOT / "benchmarks" / "gpu.py"), "--tiny")
+    assert done.returncode == 0, done.stderr
+    assert "stand-in: times mean nothing" in done.stdout
+    assert "graph launches" in done.stdout
+    for unit in (" ms", "GB/s", "×"):
+        assert unit not in done.stdout
