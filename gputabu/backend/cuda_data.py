@@ -63,7 +63,8 @@ class DeviceData:
             self.stream.wait_event(before)  # whatever is still writing X
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]
-            self.shared_limit = attributes.get("MaxSharedMemoryPerBlockOptin", 48 * 1024)
+            # Less a little for what kernels declare themselves.
+            self.shared_limit = attributes.get("MaxSharedMemoryPerBlockOptin", 48 * 1024) - 2048
 
     def __enter__(self) -> Self:
         return self
