@@ -1,7 +1,7 @@
 // assign: nearest of K centres for every point in each of R restarts, and what that changes in the totals.
 //
-// N×K distances are never written. A point's row is held in registers (d <= 32, -DD=d) and read once for all
-// restarts; the fast distances Σ (x̃ − c̃)², relative to an offset, in the type of the points, decide where the
+// N×K distances are never written. A point's row (d <= 32, -DD=d) goes through shared memory, where rare paths find
+// it, into registers relative to the offset, and is read once for all restarts; the fast distances Σ (x̃ − c̃)², relative to an offset, in the type of the points, decide where the
 // best is ahead of the second by more than their error; the rest are decided by the canonical formula, here in
 // the kernel. Totals are integers: threads may add them in any order.
 #include "common.cuh"
@@ -18,9 +18,10 @@
 // totals   (R, K, C)   in/out, or null: only labels are wanted
 // changed  (R)         in/out, += points whose label is new
 // done     (R)         in   or null: restarts to leave alone
-// One thread per point, blocks stride over the points. grid = (any), block = (any). Ties: lowest k.
-// Shared: 8·(2·D + R) bytes, 4·R and sizeof(real)·3·R always; 8·R·K·C if `private_totals`; sizeof(real)·R·K·D
-// if `resident`: the fast centres.
+// One thread per point, blocks stride over tiles of blockDim.x points. grid = (any), block = (any). Ties: lowest k.
+// Shared: 8·(2·D + R) + 4·R bytes and sizeof(real)·(3·R + blockDim.x·STRIDE) always; 8·R·K·C if `private_totals`;
+// sizeof(real)·R·K·D if `resident`: the fast centres.
+#define STRIDE (D | 1)  // odd: rows begin in different banks
 extern "C" __global__ void assign(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ centers, const real* __restrict__ fast,
                                   const real* __restrict__ doubt, const double* __restrict__ offset,
@@ -37,21 +38,27 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
     double* grid = origin + D;  // (D)
     real* error = (real*)(grid + D);  // (R, 3)
     real* tile = error + 3 * r;  // (R, K, D) if resident
-    int* over = (int*)(tile + (resident ? r * k * D : 0));  // (R)
+    real* rows = tile + (resident ? r * k * D : 0);  // (blockDim.x, STRIDE)
+    int* over = (int*)(rows + blockDim.x * STRIDE);  // (R)
     for (idx t = threadIdx.x; t < n_totals + r; t += blockDim.x) mine[t] = 0;  // and moves
     for (int t = threadIdx.x; t < D; t += blockDim.x) { origin[t] = offset[t]; grid[t] = scale ? scale[t] : 0.0; }
     for (int t = threadIdx.x; t < 3 * r; t += blockDim.x) error[t] = doubt[t];
     for (int t = threadIdx.x; t < r; t += blockDim.x) over[t] = done ? done[t] : 0;
     if (resident)
         for (int t = threadIdx.x; t < r * k * D; t += blockDim.x) tile[t] = fast[t];
-    __syncthreads();
     const real* near = resident ? tile : fast;
     idx* sums = private_totals ? mine : totals;
-    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
-        real x[D], moved[D], norm = 0;
+    for (idx base = (idx)blockIdx.x * blockDim.x; base < n; base += (idx)gridDim.x * blockDim.x) {
+        __syncthreads();  // the tile before has been read, the tables are written
+        const int count = (int)min((idx)blockDim.x, n - base);
+        for (int t = threadIdx.x; t < count * D; t += blockDim.x) rows[t / D * STRIDE + t % D] = X[base * D + t];
+        __syncthreads();
+        if ((int)threadIdx.x >= count) continue;  // to the barrier of the next tile
+        const idx i = base + threadIdx.x;
+        const real* x = rows + threadIdx.x * STRIDE;
+        real moved[D], norm = 0;
 #pragma unroll
         for (int j = 0; j < D; ++j) {
-            x[j] = X[i * D + j];
             moved[j] = (x[j] - (real)origin[j]) * (real)unit;
             norm += moved[j] * moved[j];
         }

@@ -40,6 +40,7 @@ __device__ __forceinline__ double add_square(double sum, double x, double c) {
 // Σ_j (x_j − c_j)², in the order of j. The first term is not added to zero in the NumPy twin; 0 + t is t.
 __device__ __forceinline__ double canonical(const real* x, const double* c, int d) {
     double sum = 0.0;
+#pragma unroll 1
     for (int j = 0; j < d; ++j) sum = add_square(sum, widen(x[j]), c[j]);
     return sum;
 }
@@ -82,6 +83,7 @@ __device__ __forceinline__ void add_to(idx* sum, idx term) { atomicAdd((word*)su
 // columns: d high limbs, d low limbs, [weight high, low,] count. See gputabu.points.Totals.
 __device__ void contribute(idx* totals, const real* x, int d, const double* weight, idx i, const double* offset,
                            const double* scale, double weight_scale, idx sign) {
+#pragma unroll 1  // seldom called: registers are worth more
     for (int j = 0; j < d; ++j) {
         double v = __dsub_rn(widen(x[j]), offset[j]);
         if (weight) v = __dmul_rn(v, weight[i]);

@@ -131,9 +131,10 @@ class DeviceData:
         grid: tuple[int, ...],
         args: tuple[Any, ...],
         shared: int = 0,
+        threads: int = THREADS,
         **defines: int,
     ) -> None:
-        kernels.launch(file, name, self.points.dtype, grid, THREADS, args, shared, **defines)
+        kernels.launch(file, name, self.points.dtype, grid, threads, args, shared, **defines)
 
     def spread(self, elements: int) -> tuple[int]:
         """Blocks for a loop that strides over `elements`."""

@@ -192,17 +192,18 @@ class CudaOps(CudaSeeding):
                 changed, done, chunk.n, chunk.start, self.points.n, r, k, d, unit, heavy, int(fresh)))  # fmt: skip
             return
         size = self.points.dtype.itemsize
-        always = 8 * (r + 2 * d) + 3 * r * size + 4 * r + 16
+        threads = THREADS if d * size <= 128 else THREADS // 2
+        always = 8 * (r + 2 * d) + (3 * r + threads * (d | 1)) * size + 4 * r + 16
         near = r * k * d * size
         resident = always + near <= self.shared_limit
         tables = 0 if totals is None else 8 * r * k * self.n_columns
         private = totals is not None and always + resident * near + tables <= self.shared_limit
         shared = always + resident * near + private * tables
-        blocks = max(1, min(-(-chunk.n // THREADS), self.blocks))
+        blocks = max(1, min(-(-chunk.n // threads), self.blocks))
         self.launch("assign.cu", "assign", (blocks,), (
             chunk.X, chunk.weights, centers, fast.near, fast.doubt, origin, scale, labels, totals, changed,
             done, chunk.n, chunk.start, self.points.n, r, k, unit, heavy, int(fresh), int(resident), int(private),
-        ), shared, D=d)  # fmt: skip
+        ), shared, threads, D=d)  # fmt: skip
 
     def _survey(
         self, centers: Any, labels: Any, cost: int, square: int, costs: Any, keys: Any = None,
