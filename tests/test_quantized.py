@@ -98,6 +98,24 @@ def test_a_batch_equals_single_runs(iris, dtype, init, backend):
             np.testing.assert_array_equal(alone.centers, batch.centers)
 
 
+@pytest.mark.parametrize("m", [1, 2])
+def test_a_batch_equals_single_runs_in_scope_global(iris, m, backend):
+    """Restarts with the longest tabu rows may stop before the others."""
+    options = {"init": "random", "scope": "global", "max_iter": 80, "patience": 12, "n_neighbors": m}
+    batch = quantized.search(iris, 3, restarts=12, backend=backend, **options)
+    for r in range(12):
+        alone = quantized.search(iris, 3, restarts=[r], backend=backend, **options)
+        assert alone.inertia == batch.inertias[r]
+        np.testing.assert_array_equal(alone.trace.means[0], batch.trace.means[r, : alone.n_iter + 1])
+
+
+@pytest.mark.parametrize("scope", ["cluster", "global"])
+def test_points_of_weight_zero_do_not_come_back_as_means(scope, backend):
+    X = np.array([[0.0], [3], [2], [2], [1], [1], [3], [3]])
+    weights = np.array([1.0, 0, 0, 1, 1, 1, 2, 1])
+    check_against_oracle(X, [1, 3, 6, 7, 0], backend, weights=weights, scope=scope, max_iter=30, patience=12)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("m", [1, 2])

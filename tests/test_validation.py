@@ -163,6 +163,38 @@ def test_narrowing_is_said(data):
         Points.of(np.rint(data // 2**53))
 
 
+@pytest.mark.parametrize(
+    ("restarts", "error", "message"),
+    [
+        ([], ValueError, r"restarts=\[\] must name at least one"),
+        (0, ValueError, r"restarts=0 must be an integer >= 1\."),
+        ([1.5], TypeError, r"restarts=1\.5 must be an integer"),
+        ("12", TypeError, r"restarts='12' must be an integer"),
+        ([2**64], ValueError, r"restarts=18446744073709551616 must be"),
+        ([-1], ValueError, r"restarts=-1 must be"),
+    ],
+)
+def test_restarts(restarts, error, message):
+    with pytest.raises(error, match=message):
+        quantized.search(X, 2, restarts=restarts)
+
+
+def test_points_have_their_weights_already():
+    points = Points.of(X)
+    with pytest.raises(TypeError, match="X is a Points already"):
+        quantized.search(points, 2, weights=np.ones(20))
+    with pytest.raises(ValueError, match="chunk_rows=0 must be an integer >= 1"):
+        Points.of(X, chunk_rows=0)
+
+
+def test_extremes_do_not_warn():
+    """Warnings are errors here: what overflows inside is meant to, and decided canonically."""
+    TabuKMeans(2, random_state=0).fit(np.array([[0], [3e38], [-3e38]], np.float32))
+    lloyd.run(np.repeat([[0.0], [1e-99]], 5, axis=0), 3)
+    fitted = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [2.0], [1e100]], sample_weight=[1, 1, 1, 0])
+    assert fitted.inertia_ == 0.5
+
+
 def test_one_message_is_one_sentence():
     with pytest.raises(ValueError, match="NaN") as caught:
         quantized.search(spoiled(np.nan), 2)
