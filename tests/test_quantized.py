@@ -120,7 +120,7 @@ def test_points_of_weight_zero_do_not_come_back_as_means(scope, backend):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("m", [1, 2])
 def test_chunks_change_nothing(dtype, weighted, m, backend):
-    X = blobs(903, 5, 6, dtype=dtype)
+    X = blobs(1103, 5, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
 
     def run(rows):
@@ -128,7 +128,7 @@ def test_chunks_change_nothing(dtype, weighted, m, backend):
         return quantized.search(points, 6, restarts=3, max_iter=12, n_neighbors=m, backend=backend)
 
     whole = run(None)
-    for rows in (7, 500, len(X)):
+    for rows in (7, 1000, len(X)):
         same(whole, run(rows))
 
 
