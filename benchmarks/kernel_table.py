@@ -65,25 +65,27 @@ class About:
     tests: str
 
 
-SEARCH, BACKEND, SEEDING = "test_quantized.py", "test_backend.py", "test_seeding.py"
+#: A file of tests that launches the kernel and compares what comes of it.
+SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_backend.py", "test_seeding.py", "test_cuda.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
-    "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·⌈K/64⌉ + 4)", "≤ 4R", BACKEND),
-    "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", SEARCH),
+    "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·(⌈K/64⌉ + 2) + 4) at most",
+                          "≤ R·(32d + 20), atomics", BACKEND),
+    "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
     "ready": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
-    "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", SEARCH),
+    "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
     "survey": About("J, and per cluster the best free point", "N·R·d", "s·d·⌈R/8⌉ + 8R", "0", BACKEND),
     "block_search": About("whole restarts, one per block", "T·N·K·d per block", "s·d·R", "0", SEARCH),
     "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
     "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
-    "fetch_rows": About("single points", "m·d", "–", "–", BACKEND),
+    "fetch_rows": About("single points", "m·d", "–", "–", CUDA),
     "labels_of": About("labels of single points", "R·m", "–", "–", BACKEND),
     "mark": About("tabu stamps from a list of rows", "R·K·L", "–", "–", BACKEND),
-    "pick_labels": About("labels of some restarts", "N·R", "4R", "4R", BACKEND),
-    "distances": About("distances to all centres", "N·K·d", "s·d·K, cached", "s·K", BACKEND),
-    "closest": About("nearest point to each centre, twice", "N·K·d", "s·d·K, cached", "0", BACKEND),
-    "farthest": About("farthest point from its centre", "N·d", "s·d + 4", "0", BACKEND),
+    "pick_labels": About("labels of some restarts", "N·R", "4R", "4R", CUDA),
+    "distances": About("distances to all centres", "N·K·d", "s·d·K, cached", "s·K", CUDA),
+    "closest": About("nearest point to each centre, twice", "N·K·d", "s·d·K, cached", "0", SEARCH),
+    "farthest": About("farthest point from its centre", "N·d", "s·d + 4", "0", CUDA),
     "cover": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),
     "potential": About("its sum over tiles of rows, in integers", "N·R", "8R", "0", SEEDING),
     "trial_gains": About("what each of T trial seeds would gain", "N·R·T·d", "R·T·(s·d + 8)", "0", SEEDING),
@@ -145,9 +147,10 @@ def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
         MARKS[0],
         f"Registers, shared memory and occupancy: float32 on sm_{TABLE_ARCH} with d = {TABLE_D}, K = 32",
         "(`assign_tiled`: d = 64, `block_search`: Iris). Occupancy is theoretical, computed from registers,",
-        "threads and shared memory; nothing here was timed. s is the size of a coordinate, L the length of a",
-        "tabu row, T the number of iterations or trials, m of rows asked for; weights add 8 bytes per point to",
-        "what is read.",
+        "threads and shared memory; nothing here was timed. Bytes are those of the points and of what each has",
+        "for itself, worked out by hand; centres and other small tables, which caches hold, are left out, and",
+        "weights add 8. s is the size of a coordinate, L the length of a tabu row, T the number of iterations or",
+        "trials, m of rows asked for.",
         "",
         f"| {columns.replace('|', ' | ')} |",
         "|---|---|---|---|---|---|---|---|---|",

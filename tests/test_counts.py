@@ -10,13 +10,13 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parent.parent
+if not shutil.which(os.environ.get("CXX", "g++")):
+    pytest.skip("hostcuda needs g++", allow_module_level=True)
 
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory):
     """In a process of its own, where hostcuda is CuPy, whatever this one has."""
-    if not shutil.which(os.environ.get("CXX", "g++")):
-        pytest.skip("hostcuda needs g++")
     file = tmp_path_factory.mktemp("counts") / "counts.json"
     command = [ROOT / "tests" / "hostcuda" / "run", sys.executable, ROOT / "benchmarks" / "counts.py"]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
