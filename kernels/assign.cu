@@ -1,9 +1,9 @@
 // assign: nearest of K centres for every point in each of R restarts, and what that changes in the totals.
 //
 // N×K distances are never written. A point's row (d <= 32, -DD=d) goes through shared memory, where rare paths find
-// it, into registers relative to the offset, and is read once for all restarts; the fast distances Σ (x̃ − c̃)², relative to an offset, in the type of the points, decide where the
-// best is ahead of the second by more than their error; the rest are decided by the canonical formula, here in
-// the kernel. Totals are integers: threads may add them in any order.
+// it, into registers, relative to the offset; it is read once for all restarts. The fast distances Σ (x̃ − c̃)², in
+// the type of the points, decide where the best is ahead of the second by more than their error; the rest are
+// decided by the canonical formula, here in the kernel. Totals are integers: threads may add them in any order.
 #include "common.cuh"
 
 #ifdef D

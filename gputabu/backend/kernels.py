@@ -43,10 +43,8 @@ def _joined(file: str, seen: set[str]) -> str:
     lines = []
     for number, line in enumerate((source_folder() / file).read_text().splitlines(), start=1):
         included = re.match(r'#include "(.+)"', line)
-        if line == "#pragma once":
-            continue
         if included is None:
-            lines.append(line)
+            lines.append("" if line == "#pragma once" else line)  # g++ and NVRTC warn of it outside a header
         elif included[1] not in seen:
             lines += [_joined(included[1], seen), f'#line {number + 1} "{file}"']
     return "\n".join([f'#line 1 "{file}"', *lines])
