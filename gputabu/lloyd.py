@@ -161,7 +161,7 @@ def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) 
     for r in np.flatnonzero(empty.any(axis=1)):
         rows, owners = ops.farthest(centers[r], labels, int(r), int(empty[r].sum()))
         weights = None if ops.points.weights is None else ops.points.weights_at(rows)
-        terms = quantize(ops.rows(rows), weights, ops.grid).astype(np.int64)
+        terms = np.concatenate(quantize(ops.rows(rows), weights, ops.grid), axis=1).astype(np.int64)
         for k, owner, term in zip(np.flatnonzero(empty[r]), owners, terms, strict=False):
             totals[r, owner] -= term
             totals[r, k] = term

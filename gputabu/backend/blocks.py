@@ -12,12 +12,12 @@ from gputabu.backend import certified
 from gputabu.backend.certified import Product
 from gputabu.backend.reductions import quantize
 from gputabu.backend.workers import Workers
-from gputabu.points import Block, Bounds, Grid, Points, check_span
+from gputabu.points import Block, Bounds, Grid, Points, Totals, check_span
 
 #: Elements of the largest scratch array of a piece. Larger than the caches would like: a piece must also
 #: pay for the Python around NumPy's loops, and for handing the GIL from thread to thread.
 PIECE_ELEMENTS = 1 << 20
-MAX_ROWS = 1 << 15
+MAX_ROWS = 1 << 16
 
 Task = tuple[Block, slice]  # some points, some restarts
 
@@ -75,8 +75,11 @@ class Blocks:
         first = Grid.around(bounds, middle)
 
         def add(tasks: Iterable[Task]) -> np.ndarray:
-            sums = [quantize(block.X, block.weights, first).sum(axis=0) for block, _ in tasks]
-            return np.asarray(np.sum(sums, axis=0), np.int64)
+            sums = np.zeros(Totals.columns(self.points.d, self.points.weights is not None), np.int64)
+            for block, _ in tasks:
+                parts = quantize(block.X, block.weights, first, self.workers.scratch)
+                sums += np.concatenate([part.sum(axis=0) for part in parts]).astype(np.int64)
+            return sums
 
         totals = np.sum(self.workers.map(add, self.tasks(1)), axis=0)[None, None]
         mean = first.centroids(totals, middle)[0, 0].astype(dtype).astype(float)

@@ -149,20 +149,26 @@ class NumpyOps(SeedingOps):
 
     def _change(self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int) -> np.ndarray:
         """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
-        r = len(moved)
+        r, n = moved.shape
         if r == 1:
-            rows = np.flatnonzero(moved)
-            restart, point, column = np.zeros_like(rows), rows, np.arange(len(rows))
+            point = np.flatnonzero(moved)
+            restart = np.zeros_like(point)
+            counts = moved[0].astype(np.int32)
         else:
             point, restart = np.nonzero(moved.T)  # by point
-            rows, column = np.unique(point, return_inverse=True)
+            counts = np.count_nonzero(moved, axis=0)
+        X, weights = block.X, block.weights
+        if len(point) < n // 2:  # few: only their terms are worth computing
+            rows = np.flatnonzero(counts)
+            X, counts = X[rows], counts[rows]
+            weights = None if weights is None else weights[rows]
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
         nowhere = r * k  # an extra row of the sums takes what leaves no cluster
-        target = restart * k + new[restart, point]
         source = old[restart, point]
         source = np.where(source < 0, nowhere, restart * k + source)
-        w = None if block.weights is None else block.weights[rows]
-        terms = quantize(block.X[rows], w, self.grid)
-        sums = cluster_sums(terms, column, target, source, nowhere + 1)
+        terms = quantize(X, weights, self.grid, self.workers.scratch)
+        sums = cluster_sums(terms, ends, restart * k + new[restart, point], source, nowhere + 1)
         return sums[:-1].reshape(r, k, -1)
 
     def _own_distances(

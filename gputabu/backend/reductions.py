@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csc_array
 
 from gputabu.backend.workers import Scratch
-from gputabu.points import Grid, Totals, limbs
+from gputabu.points import LIMB, Grid, limbs, power
 
 #: The key of no point: above that of any point.
 NO_KEY = np.uint64(2**64 - 1)
@@ -16,32 +16,56 @@ NO_KEY = np.uint64(2**64 - 1)
 HIGH = 1 if sys.byteorder == "little" else 0
 
 
-def quantize(X: np.ndarray, weights: np.ndarray | None, grid: Grid) -> np.ndarray:
-    """The terms that the points add to the totals of their cluster: (n, d) -> (n, C) integers in float64."""
+def quantize(
+    X: np.ndarray, weights: np.ndarray | None, grid: Grid, scratch: Scratch | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The terms that the points add to the totals of their cluster, as integers in float64.
+
+    (n, d) -> high limbs (n, d), low limbs (n, d), the other columns of `Totals`. Arrays of their own, and scratch
+    memory: short rows of a wide array, and fresh pages, would each cost as much as the work.
+    """
     n, d = X.shape
-    terms = np.empty((n, Totals.columns(d, weights is not None)))
-    moments = X - grid.offset  # float64, as the offset is
+    scratch = scratch or Scratch()
+    high, low = scratch("high", (n, d), np.float64), scratch("low", (n, d), np.float64)
+    rest = np.ones((n, 1 if weights is None else 3))
+    _by_row(np.subtract, X, grid.offset, low)
     if weights is not None:
-        moments *= weights[:, None]
-        terms[:, 2 * d], terms[:, 2 * d + 1] = limbs(weights.copy(), grid.weight, 2)
-    terms[:, :d], terms[:, d : 2 * d] = limbs(moments, grid.coordinate, 2)
-    terms[:, -1] = 1 if weights is None else weights > 0
-    return terms
+        np.multiply(low, weights[:, None], out=low)
+        rest[:, 0], rest[:, 1] = limbs(weights.copy(), grid.weight, 2)
+        rest[:, 2] = weights > 0
+    _by_row(np.multiply, low, power(LIMB - grid.coordinate), low)
+    np.rint(low, out=high)
+    np.subtract(low, high, out=low)
+    np.multiply(low, 2.0**LIMB, out=low)
+    np.rint(low, out=low)
+    return high, low, rest
+
+
+def _by_row(operation: np.ufunc, A: np.ndarray, row: np.ndarray, out: np.ndarray) -> None:
+    """operation(A, row, out=out) for contiguous (n, d) arrays, many rows at a time: NumPy's loop is over one row."""
+    n, d = A.shape
+    fold = max(1, 128 // d)
+    even = n // fold * fold
+    if even:
+        wide = (even // fold, fold * d)
+        operation(A[:even].reshape(wide), np.tile(row, fold), out=out[:even].reshape(wide))
+    operation(A[even:], row, out=out[even:])
 
 
 def cluster_sums(
-    terms: np.ndarray, column: np.ndarray, target: np.ndarray, source: np.ndarray, n_sums: int
+    terms: tuple[np.ndarray, ...], ends: np.ndarray, target: np.ndarray, source: np.ndarray, n_sums: int
 ) -> np.ndarray:
-    """Add terms[column[p]] to sum target[p] and take it from sum source[p]: -> (n_sums, C) int64.
+    """Add terms[i] to sums target[p] and take it from sums source[p] for p in ends[i-1] .. ends[i]: -> (n_sums, C).
 
-    `column` is sorted. The integers, at most 2^28 each, add up exactly in float64 (a block has far fewer
-    than 2^25 points), so a sparse product does it.
+    The integers, at most 2^28 each, add up exactly in float64 (a block has far fewer than 2^25 points), so a sparse
+    product does it.
     """
-    n = len(terms)
-    ends = 2 * np.searchsorted(column, np.arange(n + 1))
-    ones = np.tile([1.0, -1.0], len(column))
-    picks = csc_array((ones, np.stack([target, source], axis=1).ravel(), ends), shape=(n_sums, n))
-    return (picks @ terms).astype(np.int64)
+    both = np.empty((len(target), 2), np.int32)
+    both[:, 0], both[:, 1] = target, source
+    signs = np.empty((len(target), 2))
+    signs[:] = (1.0, -1.0)
+    picks = csc_array((signs.ravel(), both.ravel(), 2 * ends), shape=(n_sums, len(terms[0])))
+    return np.concatenate([picks @ part for part in terms], axis=1).astype(np.int64)
 
 
 def keys_of(squares: np.ndarray, square: int, first: int, scratch: Scratch) -> np.ndarray:
