@@ -101,7 +101,8 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
 // The same for any d, by tiles: 64 points × 64 centres, 4 × 4 per thread, 16 coordinates at a time. A point's row is
 // read once per tile of centres. Here the fast scores are ‖c̃‖² − 2 c̃·x̃, `fast` has the norms of its centres in
 // `norms` (R, K), and the norms of the points are summed on the way.
-// block = (256), grid = (any), blocks stride over tiles of points. Shared: none but the static tiles.
+// block = (256), grid = (any), blocks stride over tiles of points. Shared: the static tiles, and 8·R·K·C bytes if
+// `private_totals`.
 #define TILE 64
 #define DEPTH 16
 extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double* __restrict__ weight,
@@ -110,13 +111,18 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
                                         const double* __restrict__ offset, const double* __restrict__ scale,
                                         int* __restrict__ labels, idx* __restrict__ totals,
                                         idx* __restrict__ changed, const int* __restrict__ done, idx n, idx start,
-                                        idx pitch, int r, int k, int d, double unit, double weight_scale, int fresh) {
+                                        idx pitch, int r, int k, int d, double unit, double weight_scale, int fresh,
+                                        int private_totals) {
+    DYNAMIC_SHARED(idx, mine);  // (R, K, C) if private_totals
     __shared__ real points[DEPTH][TILE + 1], rivals[DEPTH][TILE + 1];
     __shared__ Lead leads[TILE][16];
     __shared__ real lengths[TILE];  // squared norms of the points
     __shared__ int before[TILE], after[TILE];
     const int columns = 2 * d + 1 + (weight ? 2 : 0);
     const int across = threadIdx.x % 16, down = threadIdx.x / 16;  // 4 centres, 4 points of this thread
+    const idx n_totals = private_totals ? (idx)r * k * columns : 0;
+    idx* sums = private_totals ? mine : totals;
+    for (idx t = threadIdx.x; t < n_totals; t += blockDim.x) mine[t] = 0;  // before the first barrier
     for (idx base = (idx)blockIdx.x * TILE; base < n; base += (idx)gridDim.x * TILE) {
         for (int s = 0; s < r; ++s) {
             if (done && done[s]) continue;  // the same for all threads of the block
@@ -181,7 +187,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
             }
             __syncthreads();
             if (!totals) continue;
-            idx* clusters = totals + (idx)s * k * columns;
+            idx* clusters = sums + (idx)s * k * columns;
             for (int p = threadIdx.x; p < TILE && base + p < n; p += blockDim.x) {
                 if (before[p] == after[p]) continue;
                 const idx i = base + p;
@@ -191,5 +197,8 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
             }
         }
     }
+    __syncthreads();
+    for (idx t = threadIdx.x; t < n_totals; t += blockDim.x)
+        if (mine[t]) add_to(totals + t, mine[t]);
 }
 #endif

@@ -17,6 +17,8 @@ from gputabu.points import LIMB, Grid, from_limbs, power
 
 #: Coordinates up to which a point is held in registers.
 REGISTER_D = 32
+#: Numbers in the static tiles of assign_tiled, with something to spare.
+TILES = 6 * 1024
 #: Restarts that share one read of a point in the survey.
 GROUP = 8
 
@@ -185,18 +187,20 @@ class CudaOps(CudaSeeding):
     ) -> None:  # fmt: skip
         r, k, d = centers.shape
         heavy = 1.0 if totals is None else float(power(LIMB - self.grid.weight))
+        tables = 0 if totals is None else 8 * r * k * self.n_columns
         if d > REGISTER_D:
             tiles = min(-(-chunk.n // 64), 4 * self.blocks)
+            private = 0 < tables <= self.shared_limit - TILES * self.points.dtype.itemsize
             self.launch("assign.cu", "assign_tiled", (max(1, tiles),), (
                 chunk.X, chunk.weights, centers, fast.near, fast.norms, fast.doubt, origin, scale, labels, totals,
-                changed, done, chunk.n, chunk.start, self.points.n, r, k, d, unit, heavy, int(fresh)))  # fmt: skip
+                changed, done, chunk.n, chunk.start, self.points.n, r, k, d, unit, heavy, int(fresh),
+                int(private)), private * tables)  # fmt: skip
             return
         size = self.points.dtype.itemsize
         threads = THREADS if d * size <= 128 else THREADS // 2
         always = 8 * (r + 2 * d) + (3 * r + threads * (d | 1)) * size + 4 * r + 16
         near = r * k * d * size
         resident = always + near <= self.shared_limit
-        tables = 0 if totals is None else 8 * r * k * self.n_columns
         private = totals is not None and always + resident * near + tables <= self.shared_limit
         shared = always + resident * near + private * tables
         blocks = max(1, min(-(-chunk.n // threads), self.blocks))
