@@ -9,11 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_iris
 
 import gputabu.backend
 
 HERE = Path(__file__).parent
+# A busy machine is no failure.
+settings.register_profile(
+    "gputabu", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("gputabu")
 
 
 def find_gpu() -> tuple[str | None, str]:

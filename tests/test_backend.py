@@ -132,7 +132,7 @@ def test_rows_beyond_32_bits_keep_their_number():
     assert least.rows().tolist() == [[[2**33, 0]]]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.data())
 def test_objective_is_exact(data):
     """J against exact rational arithmetic, whatever the centres."""

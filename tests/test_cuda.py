@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import GPU, blobs, same
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import KMeans, TabuKMeans, lloyd, quantized
@@ -51,7 +51,7 @@ def draw_problem(data):
     return X.astype(data.draw(st.sampled_from([np.float32, np.float64]), "dtype")), k, weights, seed
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_searches_equal_numpy(data):
     X, k, weights, seed = draw_problem(data)
@@ -67,7 +67,7 @@ def test_searches_equal_numpy(data):
     same(quantized.search(X, k, backend="cuda", **options), quantized.search(X, k, backend="numpy", **options))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25)
 @given(data=st.data())
 def test_kmeans_equals_numpy(data):
     X, k, weights, seed = draw_problem(data)
