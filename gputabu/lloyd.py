@@ -9,7 +9,8 @@ import numpy as np
 
 from gputabu import seeding, tabu
 from gputabu.backend import admit, hold, home
-from gputabu.backend.ops import Labels, Ops
+from gputabu.backend.canonical import in_order
+from gputabu.backend.ops import Descended, Descending, Labels, Ops
 from gputabu.backend.reductions import quantize
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
@@ -103,13 +104,17 @@ def descend(
 ) -> Descent:
     """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
     r, k, d = centers.shape
+    allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
+    orders = Descending(max_iter, allowed, traced, lambda: interrupts is not None and interrupts.asked)
+    own = ops.descend(centers, orders)
+    if own is not None:
+        return Descent(own.centers, own.stop, _trace(own))
     ended, stops = centers.copy(), [Stop.MAX_ITER] * r
     course = Course(r)
     active = np.arange(r)
     passed: set[tuple[int, int]] = set()
     labels = ops.blank(r)
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
     for iteration in range(max_iter):
         step = ops.assign(centers, labels)  # eq. 4
         totals = totals + step.totals
@@ -119,7 +124,7 @@ def descend(
                 course.start(ops.objective(centers, labels))
             course.add(active, _between(ops, totals), step.changed)
         log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
-        shift = ((moved - centers) ** 2).sum(axis=(1, 2))
+        shift = in_order(((moved - centers) ** 2).reshape(len(centers), -1))
         centers = moved
         ended[active] = centers
         settled = (step.changed == 0) | _came_back(totals, active, passed)
@@ -138,6 +143,12 @@ def descend(
         if len(active) == 0:
             break
     return Descent(ended, stops, course.trace())
+
+
+def _trace(own: Descended) -> Trace:
+    """The trace of descents that the backend ran by itself."""
+    best = np.where(np.isnan(own.current), np.nan, np.fmin.accumulate(own.current, axis=1))
+    return Trace(own.current, best, own.changed)
 
 
 def _came_back(totals: np.ndarray, active: np.ndarray, passed: set[tuple[int, int]]) -> np.ndarray:
@@ -194,5 +205,5 @@ def _between(ops: Ops, totals: np.ndarray) -> np.ndarray:
     """
     offset = np.broadcast_to(ops.grid.offset, (*totals.shape[:2], ops.points.d))
     away = ops.grid.centroids(totals, offset) - offset
-    between = (ops.grid.weights(totals) * (away**2).sum(axis=2)).sum(axis=1)
+    between = in_order(ops.grid.weights(totals) * in_order(away**2))
     return np.maximum(ops.scatter - between, 0.0)

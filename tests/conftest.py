@@ -48,22 +48,29 @@ def find_gpu() -> tuple[str | None, str]:
 
 
 GPU, GPU_LINE = find_gpu()
-BACKENDS = ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)]
+NUMBA = gputabu.backend.numba_unusable() is None
+BACKENDS = ["numpy", pytest.param("numba", marks=pytest.mark.numba), pytest.param("cuda", marks=pytest.mark.gpu)]
 
 
-def pytest_report_header() -> str:
-    return GPU_LINE
+LINES = [GPU_LINE] + ([] if NUMBA else ["the compiled CPU backend is not tested: numba is not installed"])
+
+
+def pytest_report_header() -> list[str]:
+    return LINES
 
 
 def pytest_collection_modifyitems(config, items) -> None:
-    """Without anything to run kernels on, the tests of the CUDA backend are left out: one line, not a skip for each."""
-    if GPU is None:
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("gpu")])
-        items[:] = [item for item in items if not item.get_closest_marker("gpu")]
+    """Tests of a backend that cannot run here are left out: one line, not a skip for each."""
+    missing = [name for name, there in (("gpu", GPU is not None), ("numba", NUMBA)) if not there]
+    left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    terminalreporter.write_line(GPU_LINE)
+    for line in LINES:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(params=BACKENDS)
@@ -74,13 +81,15 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(autouse=True)
 def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests that are not about CUDA see a machine without it, whatever this one has."""
+    """Tests that are not about CUDA or numba see a machine without them, whatever this one has."""
     chosen = request.getfixturevalue("backend") if "backend" in request.fixturenames else "numpy"
-    if chosen == "cuda" or request.node.get_closest_marker("gpu"):
-        monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None)
-    else:
-        monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: "CuPy is not installed.")
-        monkeypatch.setattr(gputabu.backend, "cupy_installed", lambda: False)
+    seen = {
+        "cuda": chosen == "cuda" or request.node.get_closest_marker("gpu"),
+        "numba": chosen == "numba" or request.node.get_closest_marker("numba"),
+    }
+    monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")
+    monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: None if seen["numba"] else "numba is not installed.")
+    monkeypatch.setattr(gputabu.backend, "installed", lambda name: bool(seen[name]))
 
 
 @pytest.fixture

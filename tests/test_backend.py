@@ -158,7 +158,7 @@ def test_objective_is_exact(data):
 def test_cuda_is_refused_clearly():
     with pytest.raises(BackendUnavailable, match="backend='cuda'"):
         KMeans(1, backend="cuda").fit([[0.0]])
-    with pytest.raises(ValueError, match="backend='gpu' must be one of 'auto', 'numpy', 'cuda'"):
+    with pytest.raises(ValueError, match="backend='gpu' must be one of 'auto', 'cuda', 'numba', 'numpy'"):
         resolve("gpu")
     assert resolve("auto") == "numpy"
 
@@ -166,24 +166,48 @@ def test_cuda_is_refused_clearly():
 def test_auto_warns_once_where_cupy_is_installed_and_cannot_run(monkeypatch):
     import gputabu.backend
 
-    monkeypatch.setattr(gputabu.backend, "cupy_installed", lambda: True)
+    monkeypatch.setattr(gputabu.backend, "installed", lambda name: name == "cuda")
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: "CuPy finds no usable NVIDIA GPU or driver.")
     gputabu.backend._warn_once.cache_clear()
-    with pytest.warns(RuntimeWarning, match="no usable NVIDIA GPU or driver. Using NumPy instead"):
+    with pytest.warns(RuntimeWarning, match="no usable NVIDIA GPU or driver. Using the CPU instead"):
         assert resolve("auto") == "numpy"
     assert resolve("auto") == "numpy"  # a second warning would be an error here
     with pytest.raises(BackendUnavailable, match="cannot run here: CuPy finds no usable"):
         resolve("cuda")
 
 
-def test_workspace_is_bounded():
+def test_auto_prefers_cuda_then_numba_then_numpy(monkeypatch):
+    import gputabu.backend
+
+    monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: None)
+    assert resolve("auto") == "numba"
+    monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None)
+    assert resolve("auto") == "cuda"
+
+
+def test_a_numba_that_cannot_run_is_said_once_and_never_fallen_back_from(monkeypatch):
+    import gputabu.backend
+
+    with pytest.raises(BackendUnavailable, match="backend='numba' cannot run here: numba is not installed"):
+        TabuKMeans(1, backend="numba").fit([[0.0]])
+    assert resolve("auto") == "numpy"  # not installed is not mentioned
+    reason = "numba cannot be imported (ImportError: Numba needs NumPy 2.2 or less)."
+    monkeypatch.setattr(gputabu.backend, "installed", lambda name: name == "numba")
+    monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: reason)
+    gputabu.backend._warn_once.cache_clear()
+    with pytest.warns(RuntimeWarning, match="Using NumPy instead"):
+        assert resolve("auto") == "numpy"
+
+
+def test_workspace_is_bounded(backend):
     """Never N×K: the labels and a few blocks are all that a pass needs."""
     import tracemalloc
 
     X = np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32)
-    with hold(Points.of(X)) as ops:
+    with hold(Points.of(X), backend) as ops:
         labels = ops.blank(1)
         centers = X[None, :500].astype(float)
+        ops.assign(centers[:, :1], labels)  # what is compiled, or grown once, is not the pass's
         tracemalloc.start()
         ops.assign(centers, labels)
         ops.survey(centers, labels, np.full((1, 500, 0), -1), False, 1)

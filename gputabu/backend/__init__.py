@@ -17,7 +17,7 @@ from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int
 
 #: What `backend=` accepts.
-NAMES = ("auto", "numpy", "cuda")
+NAMES = ("auto", "cuda", "numba", "numpy")
 
 
 class BackendUnavailable(RuntimeError):
@@ -30,17 +30,21 @@ def resolve(name: str, on_device: bool = False) -> str:
     Points that are on a GPU already can only be clustered there.
     """
     check_choice("backend", name, NAMES)
-    if name == "numpy" and on_device:
-        raise ValueError("backend='numpy' cannot read device arrays; use backend='cuda' or pass X.get().")
+    if on_device and name in ("numba", "numpy"):
+        raise ValueError(f"backend={name!r} cannot read device arrays; use backend='cuda' or pass X.get().")
     if name == "numpy":
         return name
-    reason = cuda_unusable()
-    if reason is None:
-        return "cuda"
-    if name == "cuda" or on_device:
-        raise BackendUnavailable(f"backend='cuda' cannot run here: {reason}")
-    if cupy_installed():  # the user meant to have a GPU
-        _warn_once(reason)
+    reasons = {"cuda": cuda_unusable} if on_device else {"cuda": cuda_unusable, "numba": numba_unusable}
+    for candidate, unusable in reasons.items():
+        if name not in ("auto", candidate):
+            continue
+        reason = unusable()
+        if reason is None:
+            return candidate
+        if name == candidate or on_device:
+            raise BackendUnavailable(f"backend={candidate!r} cannot run here: {reason}")
+        if installed(candidate):  # the user meant to have it
+            _warn_once(reason, "the CPU" if candidate == "cuda" else "NumPy")
     return "numpy"
 
 
@@ -85,10 +89,15 @@ def to_numpy(array: Any) -> np.ndarray:
 
 def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
     """Give the points to a backend. Use as a context: `with hold(points) as ops: ...`."""
-    if resolve(name, points.on_device) == "numpy":
-        if device is not None and name == "numpy":
-            raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend='numpy'.")
+    chosen = resolve(name, points.on_device)
+    if device is not None and name in ("numba", "numpy"):
+        raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend={name!r}.")
+    if chosen == "numpy":
         return NumpyOps(points)
+    if chosen == "numba":
+        from gputabu.backend.numba_ops import NumbaOps
+
+        return NumbaOps(points)
     from gputabu.backend.cuda_data import device_count
     from gputabu.backend.cuda_ops import CudaOps
 
@@ -97,15 +106,15 @@ def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
     return CudaOps(points, device)
 
 
-def cupy_installed() -> bool:
-    """Whether there is a CuPy; asking does not import it."""
-    return find_spec("cupy") is not None
+def installed(backend: str) -> bool:
+    """Whether the library that a backend needs is there; asking does not import it."""
+    return find_spec({"cuda": "cupy"}.get(backend, backend)) is not None
 
 
 @functools.cache
 def cuda_unusable() -> str | None:
     """Why the CUDA backend cannot run here, in a sentence; None if it can."""
-    if not cupy_installed():
+    if not installed("cuda"):
         return "CuPy is not installed (pip install 'gputabu[cuda12]' or 'gputabu[cuda13]')."
     try:
         import cupy
@@ -118,5 +127,17 @@ def cuda_unusable() -> str | None:
 
 
 @functools.cache
-def _warn_once(reason: str) -> None:
-    warnings.warn(f"{reason} Using NumPy instead.", RuntimeWarning, stacklevel=4)
+def numba_unusable() -> str | None:
+    """Why the compiled CPU backend cannot run here, in a sentence; None if it can."""
+    if not installed("numba"):
+        return "numba is not installed (pip install 'gputabu[cpu]')."
+    try:
+        from gputabu.backend import numba_ops  # noqa: F401
+    except Exception as error:  # such as a numba that does not know this NumPy
+        return f"numba cannot be imported ({type(error).__name__}: {error})."
+    return None
+
+
+@functools.cache
+def _warn_once(reason: str, instead: str) -> None:
+    warnings.warn(f"{reason} Using {instead} instead.", RuntimeWarning, stacklevel=4)

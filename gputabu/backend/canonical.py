@@ -26,8 +26,9 @@ def to_own_center(X: np.ndarray, centers: np.ndarray, owner: np.ndarray, scratch
     return in_order(terms, scratch("total", owner.shape, np.float64))
 
 
-def in_order(terms: np.ndarray, out: np.ndarray) -> np.ndarray:
+def in_order(terms: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     """Σ_j terms[..., j], one addition after the other: (..., d) -> (...)."""
+    out = np.empty(terms.shape[:-1]) if out is None else out
     np.copyto(out, terms[..., 0])
     for j in range(1, terms.shape[-1]):
         np.add(out, terms[..., j], out=out)

@@ -12,7 +12,7 @@ from gputabu.backend import device_search
 from gputabu.backend.certified import unit_for
 from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
-from gputabu.backend.ops import Assigned, Explored, Orders, Surveyed
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders, Surveyed
 from gputabu.points import LIMB, Grid, from_limbs, power
 
 #: Coordinates up to which a point is held in registers.
@@ -60,6 +60,9 @@ class CudaOps(CudaSeeding):
         return Assigned(totals.get(), changed.get())
 
     @on_device
+    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
+        return None
+
     def label(self, centers: np.ndarray) -> Any:
         r, _, d = centers.shape
         if self.points.on_device:

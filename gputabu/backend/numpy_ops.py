@@ -9,7 +9,7 @@ import numpy as np
 
 from gputabu.backend import canonical, certified
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Assigned, Explored, Orders, Surveyed
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders, Surveyed
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
 from gputabu.points import Block, Grid, Totals, from_limbs, limbs
@@ -121,6 +121,9 @@ class NumpyOps(SeedingOps):
         return rows[np.lexsort((rows, values), axis=0)[0], np.arange(len(centers))]
 
     def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
+        return None
+
+    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         return None
 
     def label(self, centers: np.ndarray) -> np.ndarray:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from gputabu.points import Bounds, Grid, Points
+from gputabu.results import Stop
 
 Labels = Any  # (R, N) int32 on the backend; -1 where a point has no cluster yet
 
@@ -63,6 +64,26 @@ class Explored:
     best: np.ndarray  # (R, T + 1)
     path: np.ndarray  # (R, T + 1, K)
     centers: np.ndarray | None  # (R, K, d) if M_b is refined already
+
+
+@dataclass(frozen=True, slots=True)
+class Descending:
+    """What a backend needs to know to run whole descents of K-Means by itself."""
+
+    max_iter: int
+    allowed: float  # squared shift of all centres together at which to stop; 0 for never
+    traced: bool
+    interrupted: Callable[[], bool]  # whether to stop early
+
+
+@dataclass(frozen=True, slots=True)
+class Descended:
+    """Where R descents ended, and their traces, NaN and -1 behind the end."""
+
+    centers: np.ndarray  # (R, K, d)
+    stop: list[Stop]
+    current: np.ndarray  # (R, T + 1) J at the first centres, then at the centroids; empty if not traced
+    changed: np.ndarray  # (R, T)
 
 
 class Ops(Protocol):
@@ -162,6 +183,10 @@ class Ops(Protocol):
 
         None where the backend has no way of its own: the passes above are then called in turn.
         """
+        ...
+
+    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
+        """Run K-Means from centers (R, K, d) to its end, as `gputabu.lloyd.descend` would; None as in `explore`."""
         ...
 
     def label(self, centers: np.ndarray) -> Labels:

@@ -103,7 +103,7 @@ class Least:
     def lower(self, some: slice, keys: np.ndarray, owner: np.ndarray, span: int) -> None:
         """Take in a block's keys (R', n), owner (R', n) being restart·K + cluster. Destroys `keys`."""
         _, k, m = self.shape
-        held = self._held(span)[some]
+        held = self.held(span)[some]
         keys, owner = keys.ravel(), owner.ravel()
         if m == 1:
             np.minimum.at(held.reshape(-1), owner, keys)
@@ -118,7 +118,7 @@ class Least:
         """Lower by what another thread found; the order of merges does not matter."""
         m = self.shape[-1]
         for span, keys in other.spans.items():
-            held = self._held(span)
+            held = self.held(span)
             held[...] = np.sort(np.concatenate([held, keys], axis=-1), axis=-1)[..., :m]
 
     def rows(self) -> np.ndarray:
@@ -139,7 +139,7 @@ class Least:
         order = np.argsort(value, axis=-1, kind="stable")[..., : self.shape[-1]]
         return np.take_along_axis(rows, order, axis=-1)
 
-    def _held(self, span: int) -> np.ndarray:
+    def held(self, span: int) -> np.ndarray:
         if span not in self.spans:
             self.spans[span] = np.full(self.shape, NO_KEY)
         return self.spans[span]

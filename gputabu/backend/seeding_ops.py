@@ -32,7 +32,7 @@ class SeedingOps(Blocks):
         def add(tasks: Iterable[Task]) -> np.ndarray:
             sums = np.zeros(len(covered), np.int64)
             for block, some in tasks:
-                sums[some] += _integers(covered[some, block.rows], block, shift[some, None]).sum(axis=1)
+                sums[some] += integers(covered[some, block.rows], block, shift[some, None]).sum(axis=1)
             return sums
 
         return np.sum(self.workers.map(add, self.tasks(len(covered))), axis=0)
@@ -45,7 +45,7 @@ class SeedingOps(Blocks):
             for block, some, (restart, trial, point), squares in self._nearer(seeds, covered, tasks):
                 before = covered[some, block.rows][restart, point]
                 scale = shift[some][restart]
-                gain = _integers(before, block, scale, point) - _integers(squares, block, scale, point)
+                gain = integers(before, block, scale, point) - integers(squares, block, scale, point)
                 np.add.at(sums, (some.start + restart) * t + trial, gain)
             return sums
 
@@ -55,7 +55,7 @@ class SeedingOps(Blocks):
         rows = np.full(targets.shape, -1, np.int64)
         passed = np.zeros(len(covered), np.int64)  # potential of the blocks so far
         for block, _ in self.tasks(1):
-            running = _integers(covered[:, block.rows], block, shift[:, None]).cumsum(axis=1)
+            running = integers(covered[:, block.rows], block, shift[:, None]).cumsum(axis=1)
             here = (rows < 0) & (targets < (passed + running[:, -1])[:, None])
             for restart in np.flatnonzero(here.any(axis=1)):
                 wanted = targets[restart, here[restart]] - passed[restart]
@@ -87,7 +87,7 @@ class SeedingOps(Blocks):
             yield block, some, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
 
 
-def _integers(squares: np.ndarray, block: Block, shift: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
+def integers(squares: np.ndarray, block: Block, shift: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
     """w · d² on the grid of 2^-shift, as int64."""
     if block.weights is not None:
         squares = squares * (block.weights if point is None else block.weights[point])

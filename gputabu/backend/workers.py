@@ -9,7 +9,8 @@ import functools
 import math
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -61,14 +62,24 @@ class Workers:
         _BLAS.release()
 
     def map(self, run: Callable[[Iterable[Task]], Part], tasks: Iterable[Task]) -> list[Part]:
-        """Deal the tasks to the threads; `run` gets an iterable of tasks and returns their merged part."""
+        """Deal the tasks to the threads; `run` gets an iterator over tasks and returns their merged part."""
         tasks = list(tasks)
         hands = min(self.threads, len(tasks))
         if hands <= 1:
             return [run(tasks)]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gputabu")
-        return list(self._pool.map(run, [tasks[i::hands] for i in range(hands)]))
+        queue = deque(tasks)
+        return list(self._pool.map(run, [_dealt(queue) for _ in range(hands)]))
+
+
+def _dealt(queue: deque[Task]) -> Iterator[Task]:
+    """Tasks as they are asked for: a thread that is held up leaves more of them to the others."""
+    while True:
+        try:
+            yield queue.popleft()
+        except IndexError:
+            return
 
 
 class _Blas:
@@ -100,6 +111,7 @@ class _Blas:
 @functools.cache
 def _controller() -> Any:
     try:
+        import scipy.linalg.cython_blas  # noqa: F401  # the BLAS of compiled code, which may not be NumPy's
         from threadpoolctl import ThreadpoolController
 
         return ThreadpoolController().select(user_api="blas")

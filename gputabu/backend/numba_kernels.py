@@ -1,0 +1,724 @@
+"""What the compiled CPU backend compiles: passes over rows of points, and whole searches of small data sets.
+
+Each function is the twin of one in NumPy, named in its docstring, and gives the same bits. Floating-point operations
+that decide anything are in float64, in the order written (numba neither reorders nor contracts them); the fast scores
+are float32 whatever the points are, and what they cannot tell apart is decided canonically, as in
+`gputabu.backend.certified`.
+
+Everything is in one module because numba's cache of compiled code notices changes of a function's own module only.
+Array arguments that are only read arrive read-only, so that there is one form of each function per dtype of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from gputabu.points import LIMB
+from gputabu.results import NOISE
+
+#: Points in a block: a feature of them is 2 KB, and the scores of TILE centres 512 KB.
+BLOCK = 512
+TILE = 256
+#: From this many features on, BLAS is faster than sweeps over features.
+WIDE = 16
+#: The key of no point, as `gputabu.backend.reductions.NO_KEY`.
+NO_KEY = np.uint64(2**64 - 1)
+LIMB_UNIT = 2.0**LIMB
+#: Added to a number below 2^51, it leaves its nearest integer in the low bits, ties to even.
+ROUNDER = 1.5 * 2.0**52
+#: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
+ON_CENTER = np.float32(2.0**20)
+
+#: Why a restart stopped, and the columns of its status.
+GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE = 0, 1, 2, 3, 4
+AGE, DONE, STALE = 0, 1, 2
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """A function that compiled code calls."""
+    return njit(nogil=True, error_model="numpy")(function)
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """A function that Python calls, without the GIL. The code is kept on disk for the next process, where it can be."""
+    try:
+        return njit(nogil=True, cache=True, error_model="numpy")(function)
+    except RuntimeError:  # no folder can be written to
+        return inner(function)
+
+
+class Scales(NamedTuple):
+    """The grid (`gputabu.points.Grid`) as powers of two, and how far the fast scores can be trusted."""
+
+    axes: np.ndarray  # (4, d): offset, 2^(LIMB - coordinate), 2^(coordinate - LIMB), 2^(coordinate - 2 LIMB)
+    weight: tuple[float, float, float]  # 2^(LIMB - weight), 2^(weight - LIMB), 2^(weight - 2 LIMB)
+    cost: tuple[float, float, float, float]  # 2^(LIMB - cost), and of the three limbs of J
+    key: float  # 2^(100 - square)
+    unit: float  # of the fast coordinates
+    trust: float  # relative error of a fast score
+    exact: float  # relative error of the canonical formula
+    floor: float  # absolute error, where numbers underflow
+
+
+class Centers(NamedTuple):
+    """The centres of R restarts, ready for the fast scores."""
+
+    across: np.ndarray  # (R, d, K) float64
+    factors: np.ndarray  # (R, K, d) float32: -2 (c - offset)
+    norms: np.ndarray  # (R, K) float32: ‖c - offset‖²
+    doubt: np.ndarray  # (R, 3) float32: of a score, [0] + [1] ‖x‖ + [2] ‖x‖²
+
+    @classmethod
+    def empty(cls, r: int, k: int, d: int) -> Centers:
+        single = np.float32
+        return cls(np.empty((r, d, k)), np.empty((r, k, d), single), np.empty((r, k), single), np.empty((r, 3), single))
+
+
+class Desk(NamedTuple):
+    """Scratch memory of one thread."""
+
+    moved: np.ndarray  # (d, BLOCK) float32
+    length: np.ndarray  # (BLOCK,) float32: ‖x - offset‖
+    scores: np.ndarray  # (TILE, BLOCK) float32
+    lead: np.ndarray  # (2, BLOCK) float32: best and second best score
+    found: np.ndarray  # (BLOCK,) int32
+    squares: np.ndarray  # (max(BLOCK, K),) float64
+    term: np.ndarray  # (C,) int64
+
+
+@inner
+def rounded(value):
+    """The nearest integer, ties to even, of |value| < 2^51, as float64: two additions are always vectorised."""
+    return (value + ROUNDER) - ROUNDER
+
+
+# -- fast scores ---------------------------------------------------------------------------------
+
+
+@compiled
+def ready(centers, scales, to):
+    """Prepare centers (R, K, d) for the fast scores, in place of `to`: `certified.Product.of` in float32."""
+    restarts, k, d = centers.shape
+    for r in range(restarts):
+        widest = 0.0
+        for a in range(k):
+            norm = 0.0
+            for j in range(d):
+                c = (centers[r, a, j] - scales.axes[0, j]) * scales.unit
+                norm += c * c
+                to.factors[r, a, j] = np.float32(-2.0 * c)
+                to.across[r, j, a] = centers[r, a, j]
+            to.norms[r, a] = np.float32(norm)
+            widest = max(widest, norm)
+        relative = scales.trust + scales.exact
+        to.doubt[r, 0] = np.float32(relative * widest + scales.floor)
+        to.doubt[r, 1] = np.float32(2.0 * relative * np.sqrt(widest))
+        to.doubt[r, 2] = np.float32(scales.exact)
+
+
+@inner
+def move(X, offset, unit, moved, length):
+    """Points relative to the offset, feature by feature: (n, d) -> (d, BLOCK) float32 and their lengths."""
+    n, d = X.shape
+    for i in range(n):
+        length[i] = np.float32(0)
+    for j in range(d):
+        row, middle = moved[j], offset[j]
+        for i in range(n):
+            value = np.float32((np.float64(X[i, j]) - middle) * unit)
+            row[i] = value
+            length[i] += value * value
+    for i in range(n):
+        length[i] = np.sqrt(length[i])
+
+
+@inner
+def score(factors, norm, moved, scores, n):
+    """norm + factors · moved, (d,) times (d, n), four features at a time."""
+    d = len(factors)
+    for i in range(n):
+        scores[i] = norm
+    j = 0
+    while j + 4 <= d:
+        f0, f1, f2, f3 = factors[j], factors[j + 1], factors[j + 2], factors[j + 3]
+        m0, m1, m2, m3 = moved[j], moved[j + 1], moved[j + 2], moved[j + 3]
+        for i in range(n):
+            scores[i] += (f0 * m0[i] + f1 * m1[i]) + (f2 * m2[i] + f3 * m3[i])
+        j += 4
+    while j < d:
+        f0, m0 = factors[j], moved[j]
+        for i in range(n):
+            scores[i] += f0 * m0[i]
+        j += 1
+
+
+@inner
+def contend(scores, norm, a, lead, found, n):
+    """Enter centre a with scores + norm into the two best of every point. Selections only: they are vectorised."""
+    best, second = lead[0], lead[1]
+    for i in range(n):
+        s, b = scores[i] + norm, best[i]
+        loser = s if s > b else b
+        second[i] = loser if loser < second[i] else second[i]
+        found[i] = a if s < b else found[i]
+        best[i] = s if s < b else b
+
+
+@inner
+def rank(factors, norms, moved, scores, lead, found, n):
+    """The two best scores of n points, and the centre with the best: (K, d), (K,), (d, BLOCK)."""
+    k, d = factors.shape
+    for i in range(n):
+        lead[0, i] = lead[1, i] = np.float32(np.inf)
+        found[i] = 0
+    for start in range(0, k, TILE):
+        stop = min(k, start + TILE)
+        if d < WIDE:
+            for a in range(start, stop):
+                score(factors[a], norms[a], moved, scores[0], n)
+                contend(scores[0], np.float32(0), np.int32(a), lead, found, n)
+        else:
+            np.dot(factors[start:stop], moved, scores[: stop - start])
+            for a in range(start, stop):
+                contend(scores[a - start], norms[a], np.int32(a), lead, found, n)
+
+
+@inner
+def decide(x, across, squares):
+    """The nearest centre by the canonical formula, the lowest number on ties: (d,), (d, K) -> a."""
+    d, k = across.shape
+    for a in range(k):
+        squares[a] = 0.0
+    for j in range(d):
+        value, row = np.float64(x[j]), across[j]
+        for a in range(k):
+            difference = value - row[a]
+            squares[a] += difference * difference
+    least = 0
+    for a in range(1, k):
+        if squares[a] < squares[least]:
+            least = a
+    return np.int32(least)
+
+
+@inner
+def settle(X, length, doubt, across, lead, found, squares):
+    """Decide canonically what the two best scores of the points X (n, d) leave in doubt: `certified.nearest`."""
+    n = len(X)
+    certain = 0  # counted first, in vector instructions: most blocks have no point in doubt
+    for i in range(n):
+        certain += lead[1, i] - lead[0, i] > doubt[0] + length[i] * (doubt[1] + length[i] * doubt[2])
+    if certain == n:
+        return
+    for i in range(n):
+        # Scores that are not numbers are in doubt as well.
+        if not (lead[1, i] - lead[0, i] > doubt[0] + length[i] * (doubt[1] + length[i] * doubt[2])):
+            found[i] = decide(X[i], across, squares)
+
+
+# -- passes --------------------------------------------------------------------------------------
+
+
+@inner
+def contribute(x, weight, weighted, axes, to_limbs, term):
+    """What a point adds to the totals of its cluster, (C,) int64: `reductions.quantize`."""
+    d = len(x)
+    for j in range(d):
+        value = np.float64(x[j]) - axes[0, j]
+        if weighted:
+            value = value * weight
+        value = value * axes[1, j]
+        high = rounded(value)
+        term[j] = np.int64(high)
+        term[d + j] = np.int64(rounded((value - high) * LIMB_UNIT))
+    if weighted:
+        value = weight * to_limbs
+        high = rounded(value)
+        term[2 * d] = np.int64(high)
+        term[2 * d + 1] = np.int64(rounded((value - high) * LIMB_UNIT))
+    term[-1] = 1 if weight > 0.0 else 0
+
+
+@inner
+def relabel(X, weights, labels, found, totals, axes, to_limbs, term):
+    """Take `found` as the labels (n,) and move what changed between totals (K, C); returns how many did."""
+    changed = 0
+    for i in range(len(X)):
+        old, new = labels[i], found[i]
+        if old == new:
+            continue
+        changed += 1
+        labels[i] = new
+        if len(totals) == 0:  # only labels are wanted
+            continue
+        contribute(X[i], weights[i] if len(weights) else 1.0, len(weights) > 0, axes, to_limbs, term)
+        for c in range(len(term)):
+            totals[new, c] += term[c]
+        if old >= 0:
+            for c in range(len(term)):
+                totals[old, c] -= term[c]
+    return changed
+
+
+@compiled
+def assign_rows(X, weights, first, labels, centers, scales, totals, changed, desk):
+    """`Ops.assign` for the rows from `first` on: X (n, d), labels (R, N); adds to totals (R, K, C), changed (R,).
+
+    Without totals, (R, 0, 0), it is `Ops.label`.
+    """
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        rows, some = X[start:stop], weights[start:stop]
+        move(rows, scales.axes[0], scales.unit, desk.moved, desk.length)
+        for r in range(len(labels)):
+            here = labels[r, first + start : first + stop]
+            rank(centers.factors[r], centers.norms[r], desk.moved, desk.scores, desk.lead, desk.found, len(rows))
+            settle(rows, desk.length, centers.doubt[r], centers.across[r], desk.lead, desk.found, desk.squares)
+            changed[r] += relabel(rows, some, here, desk.found, totals[r], scales.axes, scales.weight[0], desk.term)
+
+
+@inner
+def own_squares(X, labels, centers, squares):
+    """Canonical d² of every point to its own centre: (n, d), (n,), (K, d) -> (n,)."""
+    n, d = X.shape
+    for i in range(n):
+        own = np.uint64(labels[i])  # unsigned numbers need not be looked at for "from the end"
+        total = 0.0
+        for j in range(d):
+            difference = np.float64(X[i, j]) - centers[own, j]
+            total += difference * difference
+        squares[i] = total
+
+
+@inner
+def add_costs(squares, weights, to_limbs, sums, n):
+    """Add the limbs of w·d² to sums (3,) int64: `points.limbs`."""
+    first, second, third = 0, 0, 0
+    weighted = len(weights) > 0
+    for i in range(n):
+        value = squares[i] * weights[i] if weighted else squares[i]
+        value = value * to_limbs
+        limb = rounded(value)
+        first += np.int64(np.int32(limb))
+        value = (value - limb) * LIMB_UNIT
+        limb = rounded(value)
+        second += np.int64(np.int32(limb))
+        value = (value - limb) * LIMB_UNIT
+        third += np.int64(np.int32(rounded(value)))
+    sums[0] += first
+    sums[1] += second
+    sums[2] += third
+
+
+@inner
+def propose(squares, weights, labels, barred, scale, row, keys, n):
+    """Enter the free points among n into the least keys of their clusters, (K, M): `reductions.keys_of`, `Least`."""
+    weighted, last = len(weights) > 0, keys.shape[1] - 1
+    for i in range(n):
+        bits = np.float32(squares[i] * scale).view(np.uint32)
+        key = np.uint64(bits) << np.uint64(32) | np.uint64(row + i)
+        own = np.uint64(labels[i])
+        if key < keys[own, last] and not barred[i] and not (weighted and weights[i] == 0.0):
+            m = last
+            while m > 0 and key < keys[own, m - 1]:
+                keys[own, m] = keys[own, m - 1]
+                m -= 1
+            keys[own, m] = key
+
+
+@compiled
+def survey_rows(X, weights, first, labels, barred, span, centers, cost_to_limbs, key_scale, sums, keys, squares):
+    """`Ops.survey` for the rows from `first` on: X (n, d), labels and barred (R, N), sums (R, 3), keys (R, K, M).
+
+    Rows in keys are counted from `span`. M = 0 is for J alone; barred is not read then.
+    """
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        some = weights[start:stop]
+        a, b = first + start, first + stop
+        for r in range(len(labels)):
+            here = labels[r, a:b]
+            own_squares(X[start:stop], here, centers[r], squares)
+            add_costs(squares, some, cost_to_limbs, sums[r], stop - start)
+            if keys.shape[2]:
+                propose(squares, some, here, barred[r, a:b], key_scale, a - span, keys[r], stop - start)
+
+
+# -- seeding -------------------------------------------------------------------------------------
+
+
+@inner
+def square(x, center):
+    """The canonical squared distance: (d,), (d,) float64."""
+    total = 0.0
+    for j in range(len(x)):
+        difference = np.float64(x[j]) - center[j]
+        total += difference * difference
+    return total
+
+
+@inner
+def integer(covered, weight, scale):
+    """w · d² on the grid of the potential: up to 2^60, which is too large for `rounded`."""
+    return np.int64(np.rint(covered * weight * scale))
+
+
+@compiled
+def cover_rows(X, weights, first, covered, seeds, powers, centers, scales, gains, lower, moved, length, scores):
+    """`Ops.trial_gains` for the rows from `first` on: covered (R, N), seeds (R, T, d), powers (R,), gains (R, T).
+
+    Where `lower`, it is `Ops.cover` instead: the squared distances to the seeds are written to `covered`.
+    Few points are nearer to a new seed; the fast score of the others says so, as in `SeedingOps._nearer`.
+    """
+    n, d = X.shape
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        move(X[start:stop], scales.axes[0], scales.unit, moved, length)
+        for r in range(seeds.shape[0]):
+            here, doubt = covered[r, first + start : first + stop], centers.doubt[r]
+            for t in range(seeds.shape[1]):
+                score(centers.factors[r, t], centers.norms[r, t], moved, scores, stop - start)
+                gain = 0
+                for i in range(stop - start):
+                    size = np.float64(length[i])
+                    slack = doubt[0] + size * (doubt[1] + size * (doubt[2] + 4.0 * (d + 2) * 2.0**-23))
+                    if scores[i] > here[i] * scales.unit * scales.unit - size * size + slack:
+                        continue
+                    found = square(X[start + i], seeds[r, t])
+                    if not found < here[i]:
+                        continue
+                    if lower:
+                        here[i] = found
+                    else:
+                        weight = weights[start + i] if len(weights) else 1.0
+                        gain += integer(here[i], weight, powers[r]) - integer(found, weight, powers[r])
+                gains[r, t] += gain
+
+
+@compiled
+def potential_rows(weights, first, stop, covered, powers, sums):
+    """`Ops.potential` for the rows from `first` to `stop`: covered (R, N), powers (R,) -> sums (R,) int64."""
+    for r in range(len(covered)):
+        here, total = covered[r, first:stop], 0
+        for i in range(len(here)):
+            total += integer(here[i], weights[i] if len(weights) else 1.0, powers[r])
+        sums[r] = total
+
+
+# -- whole restarts of small data ----------------------------------------------------------------
+
+
+class Data(NamedTuple):
+    """A small data set."""
+
+    X: np.ndarray  # (N, d)
+    weights: np.ndarray  # (N,) or (0,)
+    moved: np.ndarray  # (N / BLOCK, d, BLOCK) float32
+    length: np.ndarray  # (N / BLOCK, BLOCK) float32
+
+
+class Bench(NamedTuple):
+    """Scratch memory of one thread that runs whole restarts."""
+
+    centers: np.ndarray  # (1, K, d) float64: what labels are made of
+    means: np.ndarray  # (K, d) float64: the centroids
+    barred: np.ndarray  # (N,) bool, false between calls
+    keys: np.ndarray  # (K, 1) uint64
+    sums: np.ndarray  # (3,) int64
+    next: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
+
+
+class Searches(NamedTuple):
+    """R tabu searches between two iterations, and their traces."""
+
+    labels: np.ndarray  # (R, N) int32
+    totals: np.ndarray  # (R, K, C) int64
+    means: np.ndarray  # (R, 2, K) int64, M_c and M_b
+    rows: np.ndarray  # (R, K, L) int64, tabu rows
+    length: np.ndarray  # (R, K) int64, of the rows
+    status: np.ndarray  # (R, 3) int64: solutions judged, why it stopped or GOING, r
+    cost: np.ndarray  # (R, 2, T + 1): J and J_b
+    path: np.ndarray  # (R, T + 1, K) int64
+
+
+@compiled
+def move_all(X, scales, moved, length):
+    """`move` for every block."""
+    for b in range(len(moved)):
+        move(X[b * BLOCK : (b + 1) * BLOCK], scales.axes[0], scales.unit, moved[b], length[b])
+
+
+@inner
+def assign_all(X, weights, moved, length, fast, labels, totals, axes, to_limbs, desk):
+    """Label all points by their nearest centre and bring the totals up to date; returns how many labels changed."""
+    changed = 0
+    for b in range(len(moved)):
+        start = b * BLOCK
+        stop = min(len(X), start + BLOCK)
+        rows, here = X[start:stop], labels[start:stop]
+        rank(fast.factors[0], fast.norms[0], moved[b], desk.scores, desk.lead, desk.found, len(rows))
+        settle(rows, length[b], fast.doubt[0], fast.across[0], desk.lead, desk.found, desk.squares)
+        changed += relabel(rows, weights[start:stop], here, desk.found, totals, axes, to_limbs, desk.term)
+    return changed
+
+
+@inner
+def weight_of(total, d, high, low):
+    """Weight of a cluster from its totals (C,): `Grid.weights`."""
+    if len(total) == 2 * d + 1:
+        return np.float64(total[2 * d])
+    return np.float64(total[2 * d]) * high + np.float64(total[2 * d + 1]) * low
+
+
+@inner
+def take_means(totals, axes, weight_high, weight_low, fallback, means):
+    """The centroids (eq. 3), `fallback` for empty clusters: `Grid.centroids`. (K, C), (K, d) -> (K, d)."""
+    k, d = means.shape
+    for a in range(k):
+        weight = weight_of(totals[a], d, weight_high, weight_low)
+        for j in range(d):
+            moment = np.float64(totals[a, j]) * axes[2, j] + np.float64(totals[a, d + j]) * axes[3, j]
+            means[a, j] = axes[0, j] + moment / weight if weight > 0.0 else fallback[a, j]
+
+
+@inner
+def cost_at(X, weights, centers, labels, cost, sums, squares, keys, barred, key_scale):
+    """J at centers (K, d), and the least keys of the free points (K, 1): `Ops.survey`; no keys for J alone."""
+    n = len(X)
+    for limb in range(3):
+        sums[limb] = 0
+    for a in range(len(keys)):
+        keys[a, 0] = NO_KEY
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        here, some = labels[start:stop], weights[start:stop]
+        own_squares(X[start:stop], here, centers, squares)
+        add_costs(squares, some, cost[0], sums, stop - start)
+        if len(keys):
+            propose(squares, some, here, barred[start:stop], key_scale, start, keys, stop - start)
+    total = np.float64(sums[0]) * cost[1]
+    total = total + np.float64(sums[1]) * cost[2]
+    return total + np.float64(sums[2]) * cost[3]
+
+
+@compiled
+def explore_restart(data, its, r, max_iter, patience, shared, until, scales, fast, bench, desk):
+    """Go on with search r until it ends or has judged `until` solutions: `gputabu.quantized.explore`."""
+    k, d = bench.means.shape
+    labels, totals, means, status = its.labels[r], its.totals[r], its.means[r], its.status[r]
+    rows, length = its.rows[r], its.length[r]
+    while status[DONE] == GOING and status[AGE] < until:
+        for a in range(k):
+            for j in range(d):
+                bench.centers[0, a, j] = np.float64(data.X[means[0, a], j])
+        ready(bench.centers, scales, fast)
+        assign_all(
+            data.X, data.weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk
+        )
+        take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], bench.means)
+        bar(rows, length, labels, shared, bench.barred, True)
+        cost = cost_at(
+            data.X, data.weights, bench.means, labels, scales.cost, bench.sums, desk.squares, bench.keys,
+            bench.barred, scales.key,
+        )  # fmt: skip
+        bar(rows, length, labels, shared, bench.barred, False)
+        judge(cost, means, status, its.cost[r], its.path[r], max_iter, patience)
+        if status[DONE] == GOING:
+            choose(data.weights, labels, totals, means, rows, length, shared, bench.keys, bench.next)
+            enter(means, rows, length, bench.next)
+
+
+@inner
+def bar(rows, length, labels, shared, barred, value):
+    """Flag the points that the tabu rows (K, L) forbid: those in the row of their own cluster, or all."""
+    for a in range(len(length)):
+        for entry in range(length[a]):
+            if shared or labels[rows[a, entry]] == a:
+                barred[rows[a, entry]] = value
+
+
+@inner
+def judge(J, means, status, cost, path, max_iter, patience):
+    """Record M_c and its J, and whether the search ends here: `gputabu.tabu.Best`."""
+    iteration = status[AGE]
+    better = iteration == 0 or J < cost[1, iteration - 1] * (1.0 - NOISE)
+    for a in range(means.shape[1]):
+        path[iteration, a] = means[0, a]
+        if better:
+            means[1, a] = means[0, a]
+    cost[0, iteration] = J
+    cost[1, iteration] = J if better else cost[1, iteration - 1]
+    status[AGE] = iteration + 1
+    status[STALE] = 0 if better else status[STALE] + 1
+    if status[STALE] >= patience:
+        status[DONE] = PATIENCE
+    elif iteration == max_iter:
+        status[DONE] = MAX_ITER
+
+
+@inner
+def choose(weights, labels, totals, means, rows, length, shared, keys, chosen):
+    """The next mean of every cluster, and the place to cut its tabu row at, or -1: `gputabu.quantized.neighbours`."""
+    for a in range(len(keys)):
+        chosen[0, a], chosen[1, a] = means[0, a], -1
+        if keys[a, 0] != NO_KEY:
+            chosen[0, a] = np.int64(keys[a, 0] & np.uint64(0xFFFFFFFF))
+        elif totals[a, -1] > 0:  # all members are tabu: the deletion rule
+            for entry in range(length[a] - 1, -1, -1):
+                row = rows[a, entry]
+                if labels[row] != a or (len(weights) and weights[row] == 0.0):
+                    continue
+                if shared and elsewhere(rows, length, a, row):
+                    continue
+                chosen[0, a], chosen[1, a] = row, entry
+                break
+
+
+@inner
+def elsewhere(rows, length, a, row):
+    """Whether a tabu row other than a holds this point."""
+    for b in range(len(length)):
+        if b != a:
+            for entry in range(length[b]):
+                if rows[b, entry] == row:
+                    return True
+    return False
+
+
+@inner
+def enter(means, rows, length, chosen):
+    """Forbid M_c and go to the means chosen: `gputabu.tabu.Memory`."""
+    for a in range(len(length)):
+        if chosen[1, a] >= 0:
+            length[a] = chosen[1, a]
+        held = False
+        for entry in range(length[a]):
+            held = held or rows[a, entry] == means[0, a]
+        if not held:
+            rows[a, length[a]] = means[0, a]
+            length[a] += 1
+        means[0, a] = chosen[0, a]
+
+
+class Descents(NamedTuple):
+    """R descents of K-Means between two iterations, and their traces."""
+
+    labels: np.ndarray  # (R, N) int32
+    totals: np.ndarray  # (R, K, C) int64
+    centers: np.ndarray  # (R, K, d) float64
+    status: np.ndarray  # (R, 2) int64: iterations made, why it stopped or GOING
+    prints: np.ndarray  # (R, T) uint64, of the totals of every iteration
+    cost: np.ndarray  # (R, T + 1) J at the first centres, then at the centroids; (R, 0) where not wanted
+    changed: np.ndarray  # (R, T) int64, labels that changed; likewise
+
+
+@compiled
+def descend_restart(data, its, r, max_iter, allowed, scatter, until, scales, fast, bench, desk):
+    """Go on with descent r until it ends or has made `until` iterations: `gputabu.lloyd.descend`."""
+    k, d = bench.means.shape
+    labels, totals, centers, status = its.labels[r], its.totals[r], its.centers[r], its.status[r]
+    X, weights, axes = data.X, data.weights, scales.axes
+    while status[DONE] == GOING and status[AGE] < until:
+        iteration = status[AGE]
+        for a in range(k):
+            for j in range(d):
+                bench.centers[0, a, j] = centers[a, j]
+        ready(bench.centers, scales, fast)
+        changed = assign_all(X, weights, data.moved, data.length, fast, labels, totals, axes, scales.weight[0], desk)
+        if its.cost.shape[1]:
+            if iteration == 0:
+                its.cost[r, 0] = cost_at(
+                    X, weights, centers, labels, scales.cost, bench.sums, desk.squares, bench.keys[:0],
+                    bench.barred, scales.key,
+                )  # fmt: skip
+            inside = scatter - between(totals, axes, scales.weight[1], scales.weight[2])
+            its.cost[r, iteration + 1] = max(inside, 0.0)
+            its.changed[r, iteration] = changed
+        given = bench.next[0]
+        farthest(X, weights, centers, labels, totals, scales.key, given)
+        lend(X, weights, labels, totals, axes, scales.weight[0], given, 1, desk.term)
+        take_means(totals, axes, scales.weight[1], scales.weight[2], bench.centers[0], bench.means)
+        lend(X, weights, labels, totals, axes, scales.weight[0], given, -1, desk.term)
+        shift = 0.0
+        for a in range(k):
+            for j in range(d):
+                difference = bench.means[a, j] - centers[a, j]
+                shift += difference * difference
+                centers[a, j] = bench.means[a, j]
+        status[AGE] = iteration + 1
+        if came_back(totals, its.prints[r], iteration) or changed == 0:
+            status[DONE] = CONVERGED
+        elif allowed > 0.0 and shift <= allowed:
+            status[DONE] = TOLERANCE
+        elif iteration + 1 == max_iter:
+            status[DONE] = MAX_ITER
+
+
+@inner
+def between(totals, axes, weight_high, weight_low):
+    """Scatter between the clusters, from their totals (K, C): `gputabu.lloyd._between`."""
+    d = axes.shape[1]
+    scatter = 0.0
+    for a in range(len(totals)):
+        weight = weight_of(totals[a], d, weight_high, weight_low)
+        if not weight > 0.0:
+            continue
+        squares = 0.0
+        for j in range(d):
+            moment = np.float64(totals[a, j]) * axes[2, j] + np.float64(totals[a, d + j]) * axes[3, j]
+            away = (axes[0, j] + moment / weight) - axes[0, j]
+            squares += away * away
+        scatter += weight * squares
+    return scatter
+
+
+@inner
+def came_back(totals, prints, iteration):
+    """Whether these totals were there before, by a print of each: `gputabu.lloyd._came_back`."""
+    mark = np.uint64(14695981039346656037)
+    for a in range(totals.shape[0]):
+        for c in range(totals.shape[1]):
+            mark = (mark ^ np.uint64(totals[a, c])) * np.uint64(0x9E3779B97F4A7C15)
+            mark ^= mark >> np.uint64(29)
+    prints[iteration] = mark
+    for earlier in range(iteration):
+        if prints[earlier] == mark:
+            return True
+    return False
+
+
+@inner
+def farthest(X, weights, centers, labels, totals, scale, given):
+    """The points that empty clusters are given, the farthest first, -1 for none: `gputabu.lloyd.relocate`."""
+    last, last_row = np.float32(np.inf), -1  # only points behind the last one given away are left
+    for a in range(len(totals)):
+        given[a] = -1
+        if totals[a, -1] != 0 or (last_row < 0 and last < np.inf):
+            continue
+        value, row = ON_CENTER, -1
+        for i in range(len(X)):
+            if len(weights) and weights[i] == 0.0:
+                continue
+            mine = np.float32(square(X[i], centers[labels[i]]) * scale)
+            if mine > value and (mine < last or (mine == last and i > last_row)):  # the lowest row of equals
+                value, row = mine, i
+        given[a] = row
+        last, last_row = value, row
+
+
+@inner
+def lend(X, weights, labels, totals, axes, to_limbs, given, sign, term):
+    """Move the points given to clusters from their own clusters to these, or back."""
+    for a in range(len(given)):
+        row = given[a]
+        if row >= 0:
+            contribute(X[row], weights[row] if len(weights) else 1.0, len(weights) > 0, axes, to_limbs, term)
+            for c in range(len(term)):
+                totals[a, c] += sign * term[c]
+                totals[labels[row], c] -= sign * term[c]

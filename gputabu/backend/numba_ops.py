@@ -1,0 +1,245 @@
+"""The compiled CPU backend: the passes of the NumPy backend as machine code, by numba.
+
+Threads are those of `Workers`, each in a compiled call that does not hold the GIL: no parallel regions of numba's, so
+none of its threading layers is started, and a fork is as safe as with NumPy. What is not overridden here is NumPy's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+import numba
+import numpy as np
+from numba.core import event
+
+from gputabu.backend import numba_kernels as kernels
+from gputabu.backend import numba_restarts
+from gputabu.backend.certified import unit_for
+from gputabu.backend.numba_kernels import BLOCK, TILE, Centers, Desk, Scales
+from gputabu.backend.numpy_ops import NumpyOps
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders
+from gputabu.backend.reductions import Least
+from gputabu.backend.seeding_ops import integers
+from gputabu.backend.workers import thread_count
+from gputabu.points import LIMB, Block, Grid, Points, Totals, power
+from gputabu.reporting import log
+
+#: Pieces of work per thread: a thread that is held up leaves more of them to the others.
+PIECES = 8
+
+
+class NumbaOps(NumpyOps):
+    """A data set on the host. See `gputabu.backend.ops.Ops` for what each operation promises."""
+
+    name = "numba"
+
+    def __init__(self, points: Points, threads: int | None = None) -> None:
+        super().__init__(points, threads or min(thread_count(), numba.config.NUMBA_NUM_THREADS))
+
+    # -- passes ----------------------------------------------------------------------------------
+
+    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
+        r, k, _ = centers.shape
+        scales = self.scales
+        fast = self.ready(centers, scales)
+
+        def relabel(pieces: Iterable[Block]) -> tuple[np.ndarray, np.ndarray]:
+            desk, totals, changed = self.desk(k), np.zeros((r, k, self.columns), np.int64), np.zeros(r, np.int64)
+            for block in pieces:
+                kernels.assign_rows(*self.given(block), labels, fast, scales, totals, changed, desk)
+            return totals, changed
+
+        parts = self.workers.map(relabel, self.pieces())
+        return Assigned(*(np.sum(side, axis=0) for side in zip(*parts, strict=True)))
+
+    def _own_distances(
+        self,
+        centers: np.ndarray,
+        labels: np.ndarray,
+        cost: int,
+        least: Least | None = None,
+        forbidden: np.ndarray | None = None,
+    ) -> np.ndarray:
+        r, k, _ = centers.shape
+        to_limbs, key_scale = float(power(LIMB - cost)), self.scales.key
+        centers = np.ascontiguousarray(centers)
+        flags = np.zeros((r, 0), np.bool_) if forbidden is None else forbidden
+        shape = (r, k, 0) if least is None else least.shape
+
+        def look(pieces: Iterable[Block]) -> tuple[np.ndarray, Least]:
+            squares, sums, mine = self.desk(k).squares, np.zeros((r, 3), np.int64), Least(shape)
+            for block in pieces:
+                span = Least.span(block.start)
+                kernels.survey_rows(*self.given(block), labels, flags, span, centers, to_limbs, key_scale, sums,
+                                    mine.held(span), squares)  # fmt: skip
+            return sums, mine
+
+        parts = self.workers.map(look, self.pieces())
+        if least is not None:
+            for _, mine in parts:
+                least.merge(mine)
+        return np.sum([sums for sums, _ in parts], axis=0).T
+
+    def label(self, centers: np.ndarray) -> np.ndarray:
+        r, k, d = centers.shape
+        labels = self.blank(r)
+        middle = centers.reshape(-1, d).mean(axis=0)
+        scales = _scales(middle, unit_for(float(np.abs(centers - middle).max()), np.dtype(np.float32)))
+        fast = self.ready(centers, scales)
+
+        no_totals = np.empty((r, 0, 0), np.int64)
+
+        def look(pieces: Iterable[Block]) -> None:
+            changed = np.zeros(r, np.int64)
+            for block in pieces:
+                kernels.assign_rows(*self.given(block), labels, fast, scales, no_totals, changed, self.desk(k))
+
+        self.workers.map(look, self.pieces())
+        return labels
+
+    # -- seeding ---------------------------------------------------------------------------------
+
+    def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
+        self._cover(seeds[:, None], covered, np.ones(len(seeds)), lower=True)
+
+    def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        return self._cover(seeds, covered, power(shift), lower=False)
+
+    def _cover(self, seeds: np.ndarray, covered: np.ndarray, powers: np.ndarray, lower: bool) -> np.ndarray:
+        scales, seeds = self.scales, np.ascontiguousarray(seeds)
+        fast = self.ready(seeds, scales)
+
+        def look(pieces: Iterable[Block]) -> np.ndarray:
+            desk, gains = self.desk(1), np.zeros(seeds.shape[:2], np.int64)
+            for block in pieces:
+                kernels.cover_rows(*self.given(block), covered, seeds, powers, fast, scales, gains, lower,
+                                   desk.moved, desk.length, desk.scores[0])  # fmt: skip
+            return gains
+
+        return np.sum(self.workers.map(look, self.pieces()), axis=0)
+
+    def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        return self._potentials(covered, shift)[1].sum(axis=0)
+
+    def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        pieces, sums = self._potentials(covered, shift)
+        ends = sums.cumsum(axis=0)  # (pieces, R)
+        rows = np.full(targets.shape, -1, np.int64)
+        for r, t in zip(*np.nonzero((targets >= 0) & (targets < ends[-1, :, None])), strict=True):
+            i = int(np.searchsorted(ends[:, r], targets[r, t], side="right"))
+            block, before = pieces[i], ends[i, r] - sums[i, r]
+            running = integers(covered[r, block.rows], block, shift[r]).cumsum()
+            rows[r, t] = block.start + np.searchsorted(running, targets[r, t] - before, side="right")
+        return rows
+
+    def _potentials(self, covered: np.ndarray, shift: np.ndarray) -> tuple[list[Block], np.ndarray]:
+        """Pieces of the points, in order, and the potential of each, (pieces, R) int64."""
+        pieces, powers = self.pieces(), power(shift)
+        sums = np.zeros((len(pieces), len(covered)), np.int64)
+
+        def add(numbers: Iterable[int]) -> None:
+            for i in numbers:
+                _, weights, first = self.given(pieces[i])
+                kernels.potential_rows(weights, first, pieces[i].rows.stop, covered, powers, sums[i])
+
+        self.workers.map(add, range(len(pieces)))
+        return pieces, sums
+
+    # -- whole restarts --------------------------------------------------------------------------
+
+    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
+        return numba_restarts.explore(self, means, orders)
+
+    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
+        return numba_restarts.descend(self, centers, orders)
+
+    # -- what kernels are given ------------------------------------------------------------------
+
+    @cached_property
+    def columns(self) -> int:
+        return Totals.columns(self.points.d, self.points.weights is not None)
+
+    @cached_property
+    def scales(self) -> Scales:
+        grid, bounds = self.grid, self.bounds
+        reach = float(np.maximum(bounds.high - grid.offset, grid.offset - bounds.low).max())
+        return _scales(grid.offset, unit_for(reach, np.dtype(np.float32)), grid)
+
+    def pieces(self) -> list[Block]:
+        """The points in pieces of whole blocks, several per thread."""
+        rows = -(-self.points.n // (PIECES * self.workers.threads * BLOCK)) * BLOCK
+        return list(self.points.blocks(rows))
+
+    def given(self, block: Block) -> tuple[np.ndarray, np.ndarray, int]:
+        """Points, weights and first row of a piece as kernels want them."""
+        weights = np.empty(0) if block.weights is None else block.weights
+        return _frozen(block.X), _frozen(weights), block.start
+
+    def ready(self, centers: np.ndarray, scales: Scales) -> Centers:
+        """Centres (R, K, d) prepared for the fast scores."""
+        fast = Centers.empty(*centers.shape)
+        kernels.ready(np.ascontiguousarray(centers), scales, fast)
+        return fast
+
+    def desk(self, k: int) -> Desk:
+        """Scratch memory of the calling thread."""
+        scratch = self.workers.scratch
+        return Desk(
+            moved=scratch("moved", (self.points.d, BLOCK), np.float32),
+            length=scratch("length", BLOCK, np.float32),
+            scores=scratch("scores", (min(max(k, 1), TILE), BLOCK), np.float32),
+            lead=scratch("lead", (2, BLOCK), np.float32),
+            found=scratch("found", BLOCK, np.int32),
+            squares=scratch("squares", max(BLOCK, k), np.float64),
+            term=scratch("term", self.columns, np.int64),
+        )
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    """A read-only view: kernels have one form for arrays that may and may not be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _scales(offset: np.ndarray, unit: float, grid: Grid | None = None) -> Scales:
+    """The numbers of a grid; without one, those that labelling needs."""
+    d = len(offset)
+    coordinate, weight, cost, square = (
+        (np.zeros(d, int), 0, 0, 0) if grid is None else (grid.coordinate, grid.weight, grid.cost, grid.square)
+    )
+    # 2.2: twice the bound, and a tenth for the bound's own arithmetic and higher orders, as in `certified`.
+    trust, exact = (2.2 * (d + 6) * np.finfo(dtype).eps / 2 for dtype in (np.float32, np.float64))
+    return Scales(
+        axes=np.stack([offset, power(LIMB - coordinate), power(coordinate - LIMB), power(coordinate - 2 * LIMB)]),
+        weight=tuple(float(power(e)) for e in (LIMB - weight, weight - LIMB, weight - 2 * LIMB)),
+        cost=tuple(float(power(e)) for e in (LIMB - cost, cost - LIMB, cost - 2 * LIMB, cost - 3 * LIMB)),
+        key=float(power(100 - square)),
+        unit=unit,
+        trust=float(trust),
+        exact=float(exact),
+        floor=float((d + 2) * np.finfo(np.float32).tiny),
+    )
+
+
+class _Announcer(event.Listener):
+    """Says in the log that code is being compiled: it takes seconds, and happens once per machine."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if function.__module__ != kernels.__name__:
+            return
+        if not self.said:
+            log.info("compiling the numba backend for this machine, once; it takes some seconds")
+            self.said = True
+        log.debug("compiling %s", function.__name__)
+
+    def on_end(self, event: Any) -> None: ...
+
+
+event.register("numba:compile", _Announcer())

@@ -1,0 +1,131 @@
+"""Whole restarts in compiled code, a thread for each: for data so small that Python would take most of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gputabu.backend import numba_kernels as kernels
+from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Descents, Searches
+from gputabu.backend.ops import Descended, Descending, Explored, Orders
+from gputabu.results import Stop
+
+if TYPE_CHECKING:
+    from gputabu.backend.numba_ops import NumbaOps
+
+#: Work of an iteration (points times centres times features) up to which data is small: about a millisecond.
+SMALL = 1 << 22
+MAX_POINTS = 1 << 16
+#: Work between two looks at whether to stop early: about a twentieth of a second.
+SLICE = 1 << 27
+#: Bytes that the tabu rows and traces of a batch of searches may take.
+STATE_BYTES = 1 << 29
+
+STOPS = {
+    kernels.GOING: Stop.INTERRUPTED,
+    kernels.CONVERGED: Stop.CONVERGED,
+    kernels.TOLERANCE: Stop.TOLERANCE,
+    kernels.MAX_ITER: Stop.MAX_ITER,
+}
+
+
+def explore(ops: NumbaOps, means: np.ndarray, orders: Orders) -> Explored | None:
+    """Run R searches from means (R, K); None where the data is not small."""
+    (r, k), n, t = means.shape, ops.points.n, orders.max_iter + 1
+    capacity = min(t, n + 1)  # a tabu row holds each point once at the most, and gains one entry per iteration
+    if not small(ops, k) or 8 * r * k * (capacity + t) > STATE_BYTES:
+        return None
+    its = Searches(
+        labels=np.full((r, n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        means=np.stack([means, means], axis=1),
+        rows=np.empty((r, k, capacity), np.int64),
+        length=np.zeros((r, k), np.int64),
+        status=np.zeros((r, 3), np.int64),
+        cost=np.full((r, 2, t), np.nan),
+        path=np.full((r, t, k), -1, np.int64),
+    )
+    limits = orders.max_iter, orders.patience, orders.shared
+    run(ops, k, kernels.explore_restart, its, limits, orders.interrupted)
+    age = its.status[:, kernels.AGE]
+    t = int(age.max())
+    current, best = its.cost[:, 0, :t], its.cost[:, 1, :t]
+    found, stop = best[np.arange(r), age - 1], its.status[:, kernels.DONE]
+    return Explored(found, its.means[:, 1], stop, current, best, its.path[:, :t], centers=None)
+
+
+def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended | None:
+    """Run K-Means from centers (R, K, d); None where the data is not small, or the centres not within its box."""
+    (r, k, _), n, t = centers.shape, ops.points.n, orders.max_iter
+    bounds = ops.bounds
+    if not small(ops, k) or 24 * r * t > STATE_BYTES:
+        return None
+    if (centers < bounds.low).any() or (centers > bounds.high).any():
+        return None
+    its = Descents(
+        labels=np.full((r, n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        centers=np.array(centers, np.float64),
+        status=np.zeros((r, 2), np.int64),
+        prints=np.empty((r, t), np.uint64),
+        cost=np.full((r, t + 1 if orders.traced else 0), np.nan),
+        changed=np.full((r, t if orders.traced else 0), -1, np.int64),
+    )
+    limits = orders.max_iter, orders.allowed, ops.scatter if orders.traced else 0.0
+    run(ops, k, kernels.descend_restart, its, limits, orders.interrupted)
+    t = int(its.status[:, kernels.AGE].max())
+    stops = [STOPS[int(code)] for code in its.status[:, kernels.DONE]]
+    return Descended(its.centers, stops, its.cost[:, : t + 1], its.changed[:, :t])
+
+
+def small(ops: NumbaOps, k: int) -> bool:
+    n, d = ops.points.n, ops.points.d
+    return len(ops.points.chunks) == 1 and n <= MAX_POINTS and n * k * d <= SMALL
+
+
+def run(
+    ops: NumbaOps,
+    k: int,
+    kernel: Callable[..., None],
+    its: Searches | Descents,
+    limits: tuple[Any, ...],
+    interrupted: Callable[[], bool],
+) -> None:
+    """Deal the restarts to the threads; each is taken to its end, or, once interrupted, at least to a first result."""
+    data, scales = held(ops), ops.scales
+    stride = max(1, SLICE // (ops.points.n * k * ops.points.d))
+
+    def work(restarts: Iterable[int]) -> None:
+        fast, bench, desk = Centers.empty(1, k, ops.points.d), place(ops, k), ops.desk(k)
+        for r in restarts:
+            status = its.status[r]
+            while not status[kernels.DONE] and not (status[kernels.AGE] and interrupted()):
+                until = 1 if interrupted() else int(status[kernels.AGE]) + stride
+                kernel(data, its, r, *limits, until, scales, fast, bench, desk)
+
+    ops.workers.map(work, range(len(its.status)))
+
+
+def held(ops: NumbaOps) -> Data:
+    """The points with what the fast scores need of them, which all restarts share."""
+    (block,) = ops.points.blocks(ops.points.n)
+    X, weights, _ = ops.given(block)
+    blocks = -(-len(X) // BLOCK)
+    moved, length = np.zeros((blocks, ops.points.d, BLOCK), np.float32), np.zeros((blocks, BLOCK), np.float32)
+    kernels.move_all(X, ops.scales, moved, length)
+    return Data(X, weights, moved, length)
+
+
+def place(ops: NumbaOps, k: int) -> Bench:
+    """Scratch memory of the calling thread."""
+    d = ops.points.d
+    return Bench(
+        centers=np.empty((1, k, d)),
+        means=np.empty((k, d)),
+        barred=np.zeros(ops.points.n, np.bool_),
+        keys=np.empty((k, 1), np.uint64),
+        sums=np.empty(3, np.int64),
+        next=np.empty((2, k), np.int64),
+    )
