@@ -25,8 +25,13 @@ from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_info
 
 from gputabu import Clustering, Points, TabuKMeans, lloyd, quantized
-from gputabu.backend import hold
+from gputabu.backend import hold, numba_unusable
 from gputabu.backend.workers import thread_count
+
+try:
+    import faiss
+except ImportError:
+    faiss = None
 
 FOLDER = os.environ.get("GPUTABU_DATA", "")
 RESTARTS = 100
@@ -82,7 +87,10 @@ CASES = (
 # fmt: on
 #: (N, d, K) of the speed section.
 ROUNDS = 3
-SIZES = ((100_000, 16, 64), (1_000_000, 8, 10), (20_000, 128, 256), (200_000, 32, 100))
+SIZES = (
+    (100_000, 16, 64), (1_000_000, 8, 10), (20_000, 128, 256), (200_000, 32, 100), (5_000_000, 2, 5), (50_000, 64, 1000),
+)  # fmt: skip
+BACKENDS = ["numpy"] if numba_unusable() else ["numba", "numpy"]
 
 
 def quality() -> list[dict[str, Any]]:
@@ -124,32 +132,35 @@ def speed() -> list[dict[str, Any]]:
     """Milliseconds per iteration on standard normal points, ours and scikit-learn's."""
     pools = [info["num_threads"] for info in threadpool_info() if info["user_api"] == "openmp"]
     print(f"threads: gputabu {thread_count()}, scikit-learn {max(pools, default=1)}; median of {ROUNDS} rounds")
-    print(f"{'N':>9}{'d':>5}{'K':>5}  {'dtype':8}{'sklearn':>9}{'tabu':>9}{'ratio':>7}", end="")
-    print(f"{'Lloyd':>9}{'ratio':>7}")
+    print(f"{'':27}{'sklearn':>9}", end="")
+    for backend in BACKENDS:
+        print(f"{f'tabu, {backend}':>16}{f'Lloyd, {backend}':>16}", end="")
+    print(f"{'faiss':>16}" if faiss else "")
     rows = []
     for n, d, k in SIZES:
         for dtype in (np.float32, np.float64):
-            row = {"n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name} | per_iteration(n, d, k, dtype)
-            print(f"{n:>9}{d:>5}{k:>5}  {row['dtype']:8}{row['sklearn_ms']:>9.2f}", end="")
-            print(f"{row['tabu_ms']:>9.2f}{row['tabu_ratio']:>7.2f}", end="")
-            print(f"{row['lloyd_ms']:>9.2f}{row['lloyd_ratio']:>7.2f}", flush=True)
-            rows.append(row)
-    for kind in ("tabu", "lloyd"):
-        ratios = [row[f"{kind}_ratio"] for row in rows]
+            times = per_iteration(n, d, k, dtype)
+            rows.append({"n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name} | times)
+            print(f"{n:>9}{d:>5}{k:>5}  {np.dtype(dtype).name:8}{times['sklearn']:>7.2f}ms", end="")
+            for name, value in list(times.items())[1:]:
+                print(f"{value:>9.2f}{value / times['sklearn']:>6.2f}x", end="")
+            print(flush=True)
+    for name in [name for name in times if name != "sklearn"]:
+        ratios = [row[name] / row["sklearn"] for row in rows if name in row]
         mean = statistics.geometric_mean(ratios)
-        print(f"{kind} iteration / scikit-learn's: geometric mean {mean:.2f}, worst {max(ratios):.2f}")
+        print(f"{name} iteration / scikit-learn's: geometric mean {mean:.2f}, worst {max(ratios):.2f}")
     return rows
 
 
 def per_iteration(n: int, d: int, k: int, dtype: type) -> dict[str, float]:
     """All kinds of iteration by turns, so that a machine that drifts favours none; the median of the rounds.
 
-    A Lloyd iteration is a thirtieth of what 32 iterations take longer than 2: set-up and copies cancel, and
+    A Lloyd iteration is a fraction of what 32 iterations take longer than 2: set-up and copies cancel, and
     thirty are enough for their noise not to matter.
     """
     X = np.random.default_rng(0).standard_normal((n, d), dtype=dtype)
     means = np.arange(k) * (n // k)
-    ops = hold(Points.of(X), "numpy")
+    held = {backend: hold(Points.of(X), backend) for backend in BACKENDS}
 
     def theirs(rounds: int) -> float:  # tol=0: it must make all the iterations that are timed
         model = KMeans(k, init=X[means], n_init=1, tol=0, algorithm="lloyd", max_iter=rounds)
@@ -158,15 +169,20 @@ def per_iteration(n: int, d: int, k: int, dtype: type) -> dict[str, float]:
     def ours(rounds: int) -> float:
         return timed(lloyd.descend, ops, X[means][None].astype(float), rounds)[0]
 
-    taken: dict[str, list[float]] = {"sklearn": [], "tabu": [], "lloyd": []}
+    def of_faiss(rounds: int) -> float:
+        model = faiss.Kmeans(d, k, niter=rounds, max_points_per_centroid=n, min_points_per_centroid=1)
+        return timed(lambda: model.train(X, init_centroids=X[means]))[0]
+
+    taken: dict[str, list[float]] = {"sklearn": []}
     for _ in range(ROUNDS):
         taken["sklearn"].append((theirs(32) - theirs(2)) / 30)
-        with ops:  # only now: it holds BLAS at one thread
-            taken["tabu"].append(tabu_step(ops, means[None]))
-            taken["lloyd"].append((ours(32) - ours(2)) / 30)
-    typical = {name: 1000 * statistics.median(times) for name, times in taken.items()}
-    ratios = {f"{name}_ratio": typical[name] / typical["sklearn"] for name in ("tabu", "lloyd")}
-    return {f"{name}_ms": value for name, value in typical.items()} | ratios
+        for backend, ops in held.items():
+            with ops:  # only now: it holds BLAS at one thread
+                taken.setdefault(f"tabu, {backend}", []).append(tabu_step(ops, means[None]))
+                taken.setdefault(f"Lloyd, {backend}", []).append((ours(32) - ours(2)) / 30)
+        if faiss and dtype is np.float32:  # it knows no other
+            taken.setdefault("Lloyd, faiss", []).append((of_faiss(32) - of_faiss(2)) / 30)
+    return {name: 1000 * statistics.median(times) for name, times in taken.items()}
 
 
 def tabu_step(ops: Any, means: np.ndarray) -> float:

@@ -124,7 +124,7 @@ def descend(
                 course.start(ops.objective(centers, labels))
             course.add(active, _between(ops, totals), step.changed)
         log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
-        shift = in_order(((moved - centers) ** 2).reshape(len(centers), -1))
+        shift = in_order(in_order((moved - centers) ** 2)) if tol else np.zeros(len(centers))
         centers = moved
         ended[active] = centers
         settled = (step.changed == 0) | _came_back(totals, active, passed)

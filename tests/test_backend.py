@@ -8,7 +8,7 @@ from conftest import blobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import BackendUnavailable, KMeans, Points
+from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans
 from gputabu.backend import certified, hold, resolve
 from gputabu.points import Grid, Totals
 

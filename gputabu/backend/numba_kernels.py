@@ -20,16 +20,22 @@ from numba import njit
 from gputabu.points import LIMB
 from gputabu.results import NOISE
 
-#: Points in a block: a feature of them is 2 KB, and the scores of TILE centres 512 KB.
-BLOCK = 512
+#: Points in a block: a feature of them is 2 KB, and the scores of TILE centres 512 KB. Not a power of two: features
+#: that are one apart would compete for the same lines of the cache. A multiple of LINE.
+BLOCK = 528
+#: Numbers in a line of the cache.
+LINE = 16
 TILE = 256
 #: From this many features on, BLAS is faster than sweeps over features.
 WIDE = 16
+#: ‖c‖² above which scores are not trusted. Below, and with a length of x that is finite in float32, no score overflows.
+FAR = 2.0**80
 #: The key of no point, as `gputabu.backend.reductions.NO_KEY`.
 NO_KEY = np.uint64(2**64 - 1)
 LIMB_UNIT = 2.0**LIMB
 #: Added to a number below 2^51, it leaves its nearest integer in the low bits, ties to even.
 ROUNDER = 1.5 * 2.0**52
+ROUNDER_BITS = np.float64(ROUNDER).view(np.int64)
 #: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
 ON_CENTER = np.float32(2.0**20)
 
@@ -54,6 +60,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 class Scales(NamedTuple):
     """The grid (`gputabu.points.Grid`) as powers of two, and how far the fast scores can be trusted."""
 
+    origin: np.ndarray  # (d,) the offset in the dtype of the points
     axes: np.ndarray  # (4, d): offset, 2^(LIMB - coordinate), 2^(coordinate - LIMB), 2^(coordinate - 2 LIMB)
     weight: tuple[float, float, float]  # 2^(LIMB - weight), 2^(weight - LIMB), 2^(weight - 2 LIMB)
     cost: tuple[float, float, float, float]  # 2^(LIMB - cost), and of the three limbs of J
@@ -84,7 +91,8 @@ class Desk(NamedTuple):
     moved: np.ndarray  # (d, BLOCK) float32
     length: np.ndarray  # (BLOCK,) float32: ‖x - offset‖
     scores: np.ndarray  # (TILE, BLOCK) float32
-    lead: np.ndarray  # (2, BLOCK) float32: best and second best score
+    best: np.ndarray  # (BLOCK,) float32: score
+    second: np.ndarray  # (BLOCK,) float32: score. Not a row beside `best`: loops over both would not be vectorised
     found: np.ndarray  # (BLOCK,) int32
     squares: np.ndarray  # (max(BLOCK, K),) float64
     term: np.ndarray  # (C,) int64
@@ -114,6 +122,8 @@ def ready(centers, scales, to):
                 to.across[r, j, a] = centers[r, a, j]
             to.norms[r, a] = np.float32(norm)
             widest = max(widest, norm)
+        if not widest < FAR:  # products might overflow
+            widest = np.inf
         relative = scales.trust + scales.exact
         to.doubt[r, 0] = np.float32(relative * widest + scales.floor)
         to.doubt[r, 1] = np.float32(2.0 * relative * np.sqrt(widest))
@@ -121,17 +131,21 @@ def ready(centers, scales, to):
 
 
 @inner
-def move(X, offset, unit, moved, length):
+def move(X, origin, unit, moved, length):
     """Points relative to the offset, feature by feature: (n, d) -> (d, BLOCK) float32 and their lengths."""
     n, d = X.shape
+    for start in range(0, n, LINE):
+        stop = min(n, start + LINE)
+        for j in range(d):
+            middle = origin[j]
+            for i in range(start, stop):
+                moved[j, i] = np.float32((X[i, j] - middle) * unit)
     for i in range(n):
         length[i] = np.float32(0)
     for j in range(d):
-        row, middle = moved[j], offset[j]
+        row = moved[j]
         for i in range(n):
-            value = np.float32((np.float64(X[i, j]) - middle) * unit)
-            row[i] = value
-            length[i] += value * value
+            length[i] += row[i] * row[i]
     for i in range(n):
         length[i] = np.sqrt(length[i])
 
@@ -157,34 +171,68 @@ def score(factors, norm, moved, scores, n):
 
 
 @inner
-def contend(scores, norm, a, lead, found, n):
-    """Enter centre a with scores + norm into the two best of every point. Selections only: they are vectorised."""
-    best, second = lead[0], lead[1]
+def contend(scores, norm, a, best, second, found, n):
+    """Enter centre a with scores + norm into the two best of every point.
+
+    Selections only, they are vectorised; and written so that no value is stored where it was loaded from, which would
+    become a store under a mask, the slowest of instructions.
+    """
     for i in range(n):
-        s, b = scores[i] + norm, best[i]
-        loser = s if s > b else b
-        second[i] = loser if loser < second[i] else second[i]
-        found[i] = a if s < b else found[i]
+        s, b, t, f = scores[i] + norm, best[i], second[i], found[i]
+        t = s if s < t else t
+        second[i] = t if t > b else b
+        found[i] = a if s < b else f
         best[i] = s if s < b else b
 
 
 @inner
-def rank(factors, norms, moved, scores, lead, found, n):
+def contend_four(scores, norms, a, best, second, found, n):
+    """`contend` for the centres a to a + 3 at once, scores (4, BLOCK): a match of two pairs, then with the holders."""
+    s0, s1, s2, s3 = scores[0], scores[1], scores[2], scores[3]
+    n0, n1, n2, n3 = norms[0], norms[1], norms[2], norms[3]
+    a1, a2, a3 = a + np.int32(1), a + np.int32(2), a + np.int32(3)
+    for i in range(n):
+        p, q, u, v = s0[i] + n0, s1[i] + n1, s2[i] + n2, s3[i] + n3
+        low, high, first = q if q < p else p, p if q < p else q, a1 if q < p else a
+        low2, high2, first2 = v if v < u else u, u if v < u else v, a3 if v < u else a2
+        winner, loser, number = (
+            low2 if low2 < low else low,
+            low if low2 < low else low2,
+            first2 if low2 < low else first,
+        )
+        runner = high2 if high2 < high else high
+        runner = loser if loser < runner else runner
+        b, t, f = best[i], second[i], found[i]
+        t = winner if winner < t else t
+        t = t if t > b else b
+        second[i] = runner if runner < t else t
+        found[i] = number if winner < b else f
+        best[i] = winner if winner < b else b
+
+
+@inner
+def rank(factors, norms, moved, scores, best, second, found, n):
     """The two best scores of n points, and the centre with the best: (K, d), (K,), (d, BLOCK)."""
     k, d = factors.shape
-    for i in range(n):
-        lead[0, i] = lead[1, i] = np.float32(np.inf)
-        found[i] = 0
-    for start in range(0, k, TILE):
-        stop = min(k, start + TILE)
-        if d < WIDE:
-            for a in range(start, stop):
-                score(factors[a], norms[a], moved, scores[0], n)
-                contend(scores[0], np.float32(0), np.int32(a), lead, found, n)
-        else:
+    best[:] = np.float32(np.inf)
+    second[:] = np.float32(np.inf)
+    found[:] = np.int32(0)
+    wide = d >= WIDE
+    step = TILE if wide else 4
+    for start in range(0, k, step):
+        stop = min(k, start + step)
+        if wide:
             np.dot(factors[start:stop], moved, scores[: stop - start])
+        else:
             for a in range(start, stop):
-                contend(scores[a - start], norms[a], np.int32(a), lead, found, n)
+                score(factors[a], np.float32(0), moved, scores[a - start], n)
+        a = start
+        while a + 4 <= stop:
+            contend_four(scores[a - start : a - start + 4], norms[a : a + 4], np.int32(a), best, second, found, n)
+            a += 4
+        while a < stop:
+            contend(scores[a - start], norms[a], np.int32(a), best, second, found, n)
+            a += 1
 
 
 @inner
@@ -206,17 +254,18 @@ def decide(x, across, squares):
 
 
 @inner
-def settle(X, length, doubt, across, lead, found, squares):
+def settle(X, length, doubt, across, best, second, found, squares):
     """Decide canonically what the two best scores of the points X (n, d) leave in doubt: `certified.nearest`."""
     n = len(X)
+    doubt0, doubt1, doubt2 = doubt[0], doubt[1], doubt[2]
     certain = 0  # counted first, in vector instructions: most blocks have no point in doubt
     for i in range(n):
-        certain += lead[1, i] - lead[0, i] > doubt[0] + length[i] * (doubt[1] + length[i] * doubt[2])
+        certain += second[i] - best[i] > doubt0 + length[i] * (doubt1 + length[i] * doubt2)
     if certain == n:
         return
     for i in range(n):
-        # Scores that are not numbers are in doubt as well.
-        if not (lead[1, i] - lead[0, i] > doubt[0] + length[i] * (doubt[1] + length[i] * doubt[2])):
+        # An infinite doubt is none that a score can be above.
+        if not (second[i] - best[i] > doubt0 + length[i] * (doubt1 + length[i] * doubt2)):
             found[i] = decide(X[i], across, squares)
 
 
@@ -232,9 +281,10 @@ def contribute(x, weight, weighted, axes, to_limbs, term):
         if weighted:
             value = value * weight
         value = value * axes[1, j]
-        high = rounded(value)
-        term[j] = np.int64(high)
-        term[d + j] = np.int64(rounded((value - high) * LIMB_UNIT))
+        high = value + ROUNDER
+        low = (value - (high - ROUNDER)) * LIMB_UNIT + ROUNDER
+        term[j] = np.float64(high).view(np.int64) - ROUNDER_BITS  # the integer itself: conversions are not vectorised
+        term[d + j] = np.float64(low).view(np.int64) - ROUNDER_BITS
     if weighted:
         value = weight * to_limbs
         high = rounded(value)
@@ -256,11 +306,13 @@ def relabel(X, weights, labels, found, totals, axes, to_limbs, term):
         if len(totals) == 0:  # only labels are wanted
             continue
         contribute(X[i], weights[i] if len(weights) else 1.0, len(weights) > 0, axes, to_limbs, term)
+        gains = totals[np.uint64(new)]
         for c in range(len(term)):
-            totals[new, c] += term[c]
+            gains[c] += term[c]
         if old >= 0:
+            loses = totals[np.uint64(old)]
             for c in range(len(term)):
-                totals[old, c] -= term[c]
+                loses[c] -= term[c]
     return changed
 
 
@@ -274,11 +326,22 @@ def assign_rows(X, weights, first, labels, centers, scales, totals, changed, des
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         rows, some = X[start:stop], weights[start:stop]
-        move(rows, scales.axes[0], scales.unit, desk.moved, desk.length)
+        move(rows, scales.origin, scales.unit, desk.moved, desk.length)
         for r in range(len(labels)):
             here = labels[r, first + start : first + stop]
-            rank(centers.factors[r], centers.norms[r], desk.moved, desk.scores, desk.lead, desk.found, len(rows))
-            settle(rows, desk.length, centers.doubt[r], centers.across[r], desk.lead, desk.found, desk.squares)
+            rank(
+                centers.factors[r],
+                centers.norms[r],
+                desk.moved,
+                desk.scores,
+                desk.best,
+                desk.second,
+                desk.found,
+                len(rows),
+            )
+            settle(
+                rows, desk.length, centers.doubt[r], centers.across[r], desk.best, desk.second, desk.found, desk.squares
+            )
             changed[r] += relabel(rows, some, here, desk.found, totals[r], scales.axes, scales.weight[0], desk.term)
 
 
@@ -379,7 +442,7 @@ def cover_rows(X, weights, first, covered, seeds, powers, centers, scales, gains
     n, d = X.shape
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
-        move(X[start:stop], scales.axes[0], scales.unit, moved, length)
+        move(X[start:stop], scales.origin, scales.unit, moved, length)
         for r in range(seeds.shape[0]):
             here, doubt = covered[r, first + start : first + stop], centers.doubt[r]
             for t in range(seeds.shape[1]):
@@ -451,7 +514,7 @@ class Searches(NamedTuple):
 def move_all(X, scales, moved, length):
     """`move` for every block."""
     for b in range(len(moved)):
-        move(X[b * BLOCK : (b + 1) * BLOCK], scales.axes[0], scales.unit, moved[b], length[b])
+        move(X[b * BLOCK : (b + 1) * BLOCK], scales.origin, scales.unit, moved[b], length[b])
 
 
 @inner
@@ -462,8 +525,8 @@ def assign_all(X, weights, moved, length, fast, labels, totals, axes, to_limbs, 
         start = b * BLOCK
         stop = min(len(X), start + BLOCK)
         rows, here = X[start:stop], labels[start:stop]
-        rank(fast.factors[0], fast.norms[0], moved[b], desk.scores, desk.lead, desk.found, len(rows))
-        settle(rows, length[b], fast.doubt[0], fast.across[0], desk.lead, desk.found, desk.squares)
+        rank(fast.factors[0], fast.norms[0], moved[b], desk.scores, desk.best, desk.second, desk.found, len(rows))
+        settle(rows, length[b], fast.doubt[0], fast.across[0], desk.best, desk.second, desk.found, desk.squares)
         changed += relabel(rows, weights[start:stop], here, desk.found, totals, axes, to_limbs, desk.term)
     return changed
 
@@ -647,9 +710,8 @@ def descend_restart(data, its, r, max_iter, allowed, scatter, until, scales, fas
         lend(X, weights, labels, totals, axes, scales.weight[0], given, -1, desk.term)
         shift = 0.0
         for a in range(k):
+            shift += square(bench.means[a], centers[a])
             for j in range(d):
-                difference = bench.means[a, j] - centers[a, j]
-                shift += difference * difference
                 centers[a, j] = bench.means[a, j]
         status[AGE] = iteration + 1
         if came_back(totals, its.prints[r], iteration) or changed == 0:

@@ -85,8 +85,8 @@ class NumbaOps(NumpyOps):
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
         labels = self.blank(r)
-        middle = centers.reshape(-1, d).mean(axis=0)
-        scales = _scales(middle, unit_for(float(np.abs(centers - middle).max()), np.dtype(np.float32)))
+        middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
+        scales = self._scales(middle, float(np.abs(centers - middle).max()))
         fast = self.ready(centers, scales)
 
         no_totals = np.empty((r, 0, 0), np.int64)
@@ -165,7 +165,28 @@ class NumbaOps(NumpyOps):
     def scales(self) -> Scales:
         grid, bounds = self.grid, self.bounds
         reach = float(np.maximum(bounds.high - grid.offset, grid.offset - bounds.low).max())
-        return _scales(grid.offset, unit_for(reach, np.dtype(np.float32)), grid)
+        return self._scales(grid.offset, reach, grid)
+
+    def _scales(self, offset: np.ndarray, reach: float, grid: Grid | None = None) -> Scales:
+        """The numbers of a grid; without one, those that labelling needs."""
+        d = len(offset)
+        coordinate, weight, cost, square = (
+            (np.zeros(d, int), 0, 0, 0) if grid is None else (grid.coordinate, grid.weight, grid.cost, grid.square)
+        )
+        # 2.2: twice the bound, and a tenth for the bound's own arithmetic and higher orders, as in `certified`.
+        trust, exact = (2.2 * (d + 6) * np.finfo(dtype).eps / 2 for dtype in (np.float32, np.float64))
+        unit = unit_for(reach, np.dtype(np.float32))
+        return Scales(
+            origin=(offset).astype(self.points.dtype),
+            axes=np.stack([offset, power(LIMB - coordinate), power(coordinate - LIMB), power(coordinate - 2 * LIMB)]),
+            weight=tuple(float(power(e)) for e in (LIMB - weight, weight - LIMB, weight - 2 * LIMB)),
+            cost=tuple(float(power(e)) for e in (LIMB - cost, cost - LIMB, cost - 2 * LIMB, cost - 3 * LIMB)),
+            key=float(power(100 - square)),
+            unit=self.points.dtype.type(unit),
+            trust=float(trust),
+            exact=float(exact),
+            floor=float((d + 2) * np.finfo(np.float32).tiny),
+        )
 
     def pieces(self) -> list[Block]:
         """The points in pieces of whole blocks, several per thread."""
@@ -189,8 +210,9 @@ class NumbaOps(NumpyOps):
         return Desk(
             moved=scratch("moved", (self.points.d, BLOCK), np.float32),
             length=scratch("length", BLOCK, np.float32),
-            scores=scratch("scores", (min(max(k, 1), TILE), BLOCK), np.float32),
-            lead=scratch("lead", (2, BLOCK), np.float32),
+            scores=scratch("scores", (min(max(k, 4), TILE), BLOCK), np.float32),
+            best=scratch("best", BLOCK, np.float32),
+            second=scratch("second", BLOCK, np.float32),
             found=scratch("found", BLOCK, np.int32),
             squares=scratch("squares", max(BLOCK, k), np.float64),
             term=scratch("term", self.columns, np.int64),
@@ -202,26 +224,6 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _scales(offset: np.ndarray, unit: float, grid: Grid | None = None) -> Scales:
-    """The numbers of a grid; without one, those that labelling needs."""
-    d = len(offset)
-    coordinate, weight, cost, square = (
-        (np.zeros(d, int), 0, 0, 0) if grid is None else (grid.coordinate, grid.weight, grid.cost, grid.square)
-    )
-    # 2.2: twice the bound, and a tenth for the bound's own arithmetic and higher orders, as in `certified`.
-    trust, exact = (2.2 * (d + 6) * np.finfo(dtype).eps / 2 for dtype in (np.float32, np.float64))
-    return Scales(
-        axes=np.stack([offset, power(LIMB - coordinate), power(coordinate - LIMB), power(coordinate - 2 * LIMB)]),
-        weight=tuple(float(power(e)) for e in (LIMB - weight, weight - LIMB, weight - 2 * LIMB)),
-        cost=tuple(float(power(e)) for e in (LIMB - cost, cost - LIMB, cost - 2 * LIMB, cost - 3 * LIMB)),
-        key=float(power(100 - square)),
-        unit=unit,
-        trust=float(trust),
-        exact=float(exact),
-        floor=float((d + 2) * np.finfo(np.float32).tiny),
-    )
 
 
 class _Announcer(event.Listener):
