@@ -276,15 +276,16 @@ def settle(X, length, doubt, across, best, second, found, squares):
 def contribute(x, weight, weighted, axes, to_limbs, term):
     """What a point adds to the totals of its cluster, (C,) int64: `reductions.quantize`."""
     d = len(x)
+    offset, scale, highs, lows = axes[0], axes[1], term[:d], term[d : 2 * d]
     for j in range(d):
-        value = np.float64(x[j]) - axes[0, j]
+        value = np.float64(x[j]) - offset[j]
         if weighted:
             value = value * weight
-        value = value * axes[1, j]
+        value = value * scale[j]
         high = value + ROUNDER
         low = (value - (high - ROUNDER)) * LIMB_UNIT + ROUNDER
-        term[j] = np.float64(high).view(np.int64) - ROUNDER_BITS  # the integer itself: conversions are not vectorised
-        term[d + j] = np.float64(low).view(np.int64) - ROUNDER_BITS
+        highs[j] = np.float64(high).view(np.int64) - ROUNDER_BITS  # the integer: conversions are not vectorised
+        lows[j] = np.float64(low).view(np.int64) - ROUNDER_BITS
     if weighted:
         value = weight * to_limbs
         high = rounded(value)

@@ -28,6 +28,8 @@ from gputabu.reporting import log
 
 #: Pieces of work per thread: a thread that is held up leaves more of them to the others.
 PIECES = 8
+#: Blocks in a piece at the least: handing one to compiled code costs as much as a block or two.
+FEWEST = 8
 
 
 class NumbaOps(NumpyOps):
@@ -190,7 +192,8 @@ class NumbaOps(NumpyOps):
 
     def pieces(self) -> list[Block]:
         """The points in pieces of whole blocks, several per thread."""
-        rows = -(-self.points.n // (PIECES * self.workers.threads * BLOCK)) * BLOCK
+        blocks = max(FEWEST, -(-self.points.n // (PIECES * self.workers.threads * BLOCK)))
+        rows = blocks * BLOCK
         return list(self.points.blocks(rows))
 
     def given(self, block: Block) -> tuple[np.ndarray, np.ndarray, int]:

@@ -68,9 +68,15 @@ class Workers:
         if hands <= 1:
             return [run(tasks)]
         if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="gputabu")
+            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="gputabu")
         queue = deque(tasks)
-        return list(self._pool.map(run, [_dealt(queue) for _ in range(hands)]))
+        others = [self._pool.submit(run, _dealt(queue)) for _ in range(hands - 1)]
+        try:
+            mine = run(_dealt(queue))
+        except BaseException:
+            queue.clear()  # nobody waits for the rest
+            raise
+        return [mine, *(other.result() for other in others)]
 
 
 def _dealt(queue: deque[Task]) -> Iterator[Task]:
