@@ -49,7 +49,7 @@ def test_importing_imports_nothing_optional():
     code = """
 import sys
 import sklearn.base, sklearn.utils  # what scikit-learn imports is its business
-optional = {"cupy", "matplotlib", "numba", "dask"} - set(sys.modules)
+optional = {"cupy", "matplotlib", "numba", "dask", "pooch", "tqdm"} - set(sys.modules)
 import gputabu
 print(*optional & set(sys.modules))
 """
