@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gputabu import datasets, lloyd, quantized
+from gputabu import datasets, lloyd, quantized, reassignment
+from gputabu.datasets import Dataset
 from gputabu.outcomes import Experiment, Outcome, Results, Settings, printed
 from gputabu.paper import TABLES
 from gputabu.results import Clustering, Stop
@@ -27,6 +28,10 @@ def _kmeans_plus_plus(X: np.ndarray, k: int, **common: Any) -> Clustering:
     return lloyd.run(X, k, init="k-means++", trials=1, **common)
 
 
+def _tsc(X: np.ndarray, k: int, **common: Any) -> Clustering:
+    return reassignment.search(X, k, max_iter=1000, n_trials=20, tenure=15, keep=0.95, **common)
+
+
 def _qmts(X: np.ndarray, k: int, **common: Any) -> Clustering:
     return quantized.search(X, k, init="random", max_iter=400, patience=100, **common)
 
@@ -35,10 +40,11 @@ def _qmts(X: np.ndarray, k: int, **common: Any) -> Clustering:
 METHODS: dict[str, Callable[..., Clustering]] = {
     "K-Means": _kmeans,
     "K-Means++": _kmeans_plus_plus,
+    "TSC": _tsc,
     "QM-TS": _qmts,
 }
-#: How long a run takes per point, roughly and relatively: for the estimate of the time left.
-WORK = {"K-Means": 1, "K-Means++": 1, "TSC": 500, "QM-TS": 10}
+#: How long methods take in relation to each other, roughly: for the estimate of the time left.
+WORK = {"K-Means": 1, "K-Means++": 1, "TSC": 170, "QM-TS": 8}
 BAR = "{desc} |{bar:30}| {percentage:3.0f} %, {elapsed} so far, about {remaining} left"
 
 
@@ -95,8 +101,12 @@ def run(
     with tqdm(total=work, bar_format=BAR, smoothing=0, leave=False, disable=None) as bar:
         try:
             for number, methods in lacking.items():
-                bar.set_description_str(f"Table {number}")
-                for method in _conduct(tables[number], methods, results.settings, data_home):
+                data = _data(tables[number], data_home) if methods else None
+                for method in methods:
+                    if data is None:
+                        break
+                    bar.set_description_str(f"Table {number}, {method}")
+                    tables[number].outcomes[method] = _outcome(method, data, TABLES[number].k, results.settings)
                     results.write(folder)
                     bar.update(_work(number, method))
                 (say or bar.write)(text(tables[number]))
@@ -106,31 +116,28 @@ def run(
     return results
 
 
-def _conduct(
-    experiment: Experiment, methods: Sequence[str], settings: Settings, data_home: Folder | None
-) -> Iterator[str]:
-    """Run the methods of a table, yielding the name of each when its outcome is there."""
+def _data(experiment: Experiment, data_home: Folder | None) -> Dataset | None:
+    """The data of a table; None, and the reason noted, where they cannot be had."""
     table = TABLES[experiment.number]
     experiment.skipped = None
-    if not methods:
-        return
     try:
-        data = datasets.load(table.dataset, data_home, table.preprocessing)
+        return datasets.load(table.dataset, data_home, table.preprocessing)
     except datasets.DataUnavailable as error:
         experiment.skipped = str(error)
-        return
+        return None
+
+
+def _outcome(method: str, data: Dataset, k: int, settings: Settings) -> Outcome:
     common = {"restarts": settings.runs, "seed": settings.seed, "backend": settings.backend}
-    for method in methods:
-        begun = time.perf_counter()
-        found = METHODS[method](data.points, table.k, **common)
-        if found.stop is Stop.INTERRUPTED:  # a search returns what it has; some of its runs were cut short
-            raise KeyboardInterrupt
-        experiment.outcomes[method] = Outcome.of(found, time.perf_counter() - begun, data.labels)
-        yield method
+    begun = time.perf_counter()
+    found = METHODS[method](data.points, k, **common)
+    if found.stop is Stop.INTERRUPTED:  # a search answers Ctrl-C with what it has; some of its runs were cut short
+        raise KeyboardInterrupt
+    return Outcome.of(found, time.perf_counter() - begun, data.labels)
 
 
 def _work(number: str, method: str) -> int:
-    return WORK[method] * datasets.SOURCES[TABLES[number].dataset].shape[0]
+    return WORK[method] * (datasets.SOURCES[TABLES[number].dataset].shape[0] + 100)
 
 
 def text(experiment: Experiment) -> str:
@@ -147,7 +154,8 @@ def text(experiment: Experiment) -> str:
     ]
     for method, outcome in experiment.outcomes.items():
         here, paper = outcome.row, asdict(table.rows[method])
-        cells = ["".join(f"{cell:>10}" for cell in printed(row, table.style)) for row in (here, paper)]
+        both = (printed(here, table.style), printed(paper, table.style, ".2f"))
+        cells = ["".join(f"{cell:>10}" for cell in row) for row in both]
         ratios = f"{here['average'] / paper['average']:10.3f}{here['seconds'] / paper['seconds']:10.4f}"
         lines.append(f"{method:9}{cells[0]}  {cells[1]}{ratios}")
     lines += [f"  {'ok ' if verdict.holds else 'NO '} {verdict.text}" for verdict in experiment.verdicts]

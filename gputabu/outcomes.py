@@ -168,9 +168,9 @@ def _experiment(number: str, stored: dict[str, Any]) -> Experiment:
     return Experiment(TABLES[number].number, outcomes, stored["skipped"])
 
 
-def printed(row: dict[str, float], style: str) -> list[str]:
-    """A row of a table as text: J as the paper prints it, seconds to four decimals."""
-    return [format(value, ".4f" if name == "seconds" else style) for name, value in row.items()]
+def printed(row: dict[str, float], style: str, seconds: str = ".4f") -> list[str]:
+    """A row of a table as text: J in the style that the paper prints it in, and the time."""
+    return [format(value, seconds if name == "seconds" else style) for name, value in row.items()]
 
 
 def machine() -> str:

@@ -36,8 +36,12 @@ class Markup(str):
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
     """An element; children that are not Markup are escaped, and so are attributes (`class_` is `class`)."""
     pairs = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(v))}"' for key, v in attributes.items())
-    inside = "".join(child if isinstance(child, Markup) else html.escape(str(child)) for child in children)
+    inside = "".join(child if isinstance(child, Markup) else escaped(str(child)) for child in children)
     return Markup(f"<{name}{pairs}>{inside}" + ("" if name in ("img", "meta", "br") else f"</{name}>"))
+
+
+def escaped(text: str) -> str:
+    return html.escape(text).replace(" %", "&nbsp;%")  # no number without its unit at the end of a line
 
 
 def write(results: Results, folder: str | Path, data_home: Folder = None) -> Path:
@@ -80,8 +84,8 @@ def summary(results: Results) -> Markup:
         ours = format(outcome.row["average"], table.style) if outcome else "–"
         link = tag("a", table.number, href=f"#table-{table.number}")
         theirs = format(table.rows["QM-TS"].average, table.style)
-        rows.append(row(link, f"{table.title}, K = {table.k}", number(ours), number(theirs), badge(experiment)))
-    head = titles("Table", "Data", "QM-TS", "Paper", "Verdict")
+        rows.append(row(link, f"{table.title}, K = {table.k}", badge(experiment), number(ours), number(theirs)))
+    head = titles("Table", "Data", "Verdict", "QM-TS", "Paper")
     return tag("section", tag("h2", "In short"), scrolling("Verdicts", head, rows), tag("p", AGREES, class_="quiet"))
 
 
@@ -127,7 +131,7 @@ def comparison(table: Table, experiment: Experiment) -> Markup:
     rows = []
     for method, outcome in experiment.outcomes.items():
         here, paper = outcome.row, asdict(table.rows[method])
-        cells = [*printed(here, table.style), *printed(paper, table.style)]
+        cells = [*printed(here, table.style), *printed(paper, table.style, ".2f")]
         cells += [f"{here['average'] / paper['average']:.3f}", f"{here['seconds'] / paper['seconds']:.4f}"]
         rows.append(row(method, *map(number, cells)))
     return scrolling(f"Table {table.number}", Markup(head), rows)
@@ -235,8 +239,8 @@ AGREES = (
     "15 %, TSC within 20 %."
 )
 CLASSES = (
-    "The classes of {} are known. These are the agreement with them of the run with the lowest J: adjusted Rand index "
-    "and normalised mutual information, both 1 for the same partition. A lower J need not mean a higher agreement."
+    "The classes of {} are known. This is how well the run with the lowest J agrees with them: adjusted Rand index "
+    "(ARI) and normalised mutual information (NMI), 1 for the same partition. A lower J need not mean a better agreement."
 )
 REMARKS = (
     "K-Means begins at distinct points drawn at random, K-Means++ at points drawn in proportion to their squared "

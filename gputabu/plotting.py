@@ -132,10 +132,10 @@ def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_
     """
     ax = _axes(ax)
     drawn = ax.boxplot(list(inertias.values()), widths=0.55, patch_artist=True)
-    for i, box in enumerate(drawn["boxes"]):
-        box.set(facecolor=COLOURS[i % len(COLOURS)], alpha=0.75)
+    for box in drawn["boxes"]:
+        box.set(facecolor=COLOURS[5], alpha=0.6)
     for median in drawn["medians"]:
-        median.set(color="black", lw=1.5)
+        median.set(color=COLOURS[0], lw=2)
     for outliers in drawn["fliers"]:
         outliers.set(marker="o", ms=3.5, mfc="none", mec="0.3", mew=0.7)
     ax.set_xticks(range(1, len(inertias) + 1), list(inertias))

@@ -108,7 +108,7 @@ def test_everything_is_escaped(report):
 
 
 def test_what_the_page_says(report, results):
-    text = html.unescape(re.sub(r"<[^>]+>", " ", report[report.index("</style>") :]))
+    text = html.unescape(re.sub(r"<[^>]+>", " ", report[report.index("</style>") :])).replace("\xa0", " ")
     for number, experiment in results.tables.items():
         for verdict in experiment.verdicts:
             assert verdict.text in text
