@@ -15,7 +15,7 @@ import numpy as np
 import typer
 
 import gputabu
-from gputabu import BackendUnavailable, datasets, experiments, lloyd, page, quantized
+from gputabu import BackendUnavailable, datasets, experiments, lloyd, page, quantized, reassignment
 from gputabu.backend import NAMES as BACKENDS
 from gputabu.backend import cuda_unusable, resolve
 from gputabu.outcomes import Settings
@@ -31,6 +31,7 @@ IRIS = 78.85144142614601
 SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
 METHODS: dict[str, Callable[..., Clustering]] = {
     "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
+    "TSC": lambda X, k, backend: reassignment.search(X, k, restarts=2, max_iter=20, backend=backend),
     "K-Means": lambda X, k, backend: lloyd.run(X, k, restarts=2, backend=backend),
 }
 
@@ -178,7 +179,7 @@ def equals_numpy() -> str:
                 difference = first_difference(method(X, k, "cuda"), method(X, k, "numpy"))
                 if difference:
                     raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
-    return f"{' and '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
+    return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
 
 
 def first_difference(one: Clustering, other: Clustering) -> str | None:

@@ -240,7 +240,8 @@ AGREES = (
 )
 CLASSES = (
     "The classes of {} are known. This is how well the run with the lowest J agrees with them: adjusted Rand index "
-    "(ARI) and normalised mutual information (NMI), 1 for the same partition. A lower J need not mean a better agreement."
+    "(ARI) and normalised mutual information (NMI), 1 for the same partition. A lower J need not mean a better "
+    "agreement."
 )
 REMARKS = (
     "K-Means begins at distinct points drawn at random, K-Means++ at points drawn in proportion to their squared "

@@ -259,6 +259,6 @@ def check_init(init: object, n_samples: int, n_clusters: int) -> np.ndarray | No
         array = np.asarray(init)
     except ValueError:
         array = np.empty(0, object)
-    if array.ndim != 1:
+    if array.ndim == 0:
         raise ValueError(f"init={init!r} must be 'random' or {n_samples} labels from 0 to {n_clusters - 1}.")
     return check_labels("init", array, n_samples, n_clusters)

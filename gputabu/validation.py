@@ -121,9 +121,8 @@ def check_indices(name: str, value: np.ndarray, n_samples: int) -> np.ndarray:
 def check_labels(name: str, value: np.ndarray, n_samples: int, n_clusters: int) -> np.ndarray:
     """Return `value` as (N,) int32 numbers of clusters in [0, K)."""
     if value.dtype.kind not in "iu" or value.shape != (n_samples,):
-        raise ValueError(
-            f"{name} has shape {value.shape} and dtype {value.dtype}; labels must be {n_samples} integers."
-        )
+        allowed = f"{n_samples} integers from 0 to {n_clusters - 1}"
+        raise ValueError(f"{name} has shape {value.shape} and dtype {value.dtype}; labels must be {allowed}.")
     if value.min() < 0 or value.max() >= n_clusters:
         wrong = value.min() if value.min() < 0 else value.max()
         raise ValueError(f"{name} contains label {wrong}; labels must be from 0 to {n_clusters - 1}.")
