@@ -104,9 +104,11 @@ def reproduce(
         results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
     except (ValueError, BackendUnavailable) as error:
         raise typer.BadParameter(str(error)) from error
+    begun = time.perf_counter()
     experiments.run(results, numbers, out, data_home=data_home)
     report = page.write(results, out, data_home)
     typer.echo(f"Every run: {out / 'results.csv'}, {out / 'results.json'}. The report: {report}")
+    typer.echo(f"It took {(time.perf_counter() - begun) / 60:.1f} minutes.")
     if results.interrupted:
         typer.echo("Interrupted; --resume goes on from here.", err=True)
         raise typer.Exit(130)

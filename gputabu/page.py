@@ -34,8 +34,9 @@ class Markup(str):
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element; children that are not Markup are escaped, and so are attributes (`class_` is `class`)."""
-    pairs = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(str(v))}"' for key, v in attributes.items())
+    """An element; children that are not Markup are escaped, and so are attributes (`class_` is `class`, "" is none)."""
+    given = {key.rstrip("_").replace("_", "-"): html.escape(str(value)) for key, value in attributes.items()}
+    pairs = "".join(f' {key}="{value}"' for key, value in given.items() if value)
     inside = "".join(child if isinstance(child, Markup) else escaped(str(child)) for child in children)
     return Markup(f"<{name}{pairs}>{inside}" + ("" if name in ("img", "meta", "br") else f"</{name}>"))
 
@@ -115,10 +116,9 @@ def section(experiment: Experiment, data_home: Folder) -> Markup:
     if experiment.outcomes:
         verdicts = [tag("li", v.text, class_="yes" if v.holds else "no") for v in experiment.verdicts]
         parts += [comparison(table, experiment), tag("ul", *verdicts, class_="verdicts")]
+        parts += [tag("p", tag("strong", "About d. "), table.note, class_="note")] if table.note else []
         parts += [classes(table, experiment)] if any(o.ari is not None for o in experiment.outcomes.values()) else []
         parts += [pictures(table, experiment, data_home)]
-    if table.note:
-        parts.append(tag("p", tag("strong", "About d. "), table.note, class_="note"))
     return tag("section", *parts, id=f"table-{table.number}")
 
 
@@ -127,7 +127,7 @@ def comparison(table: Table, experiment: Experiment) -> Markup:
     groups = (("here", 4), ("paper", 4), ("here / paper", 2))
     above = (tag("th", name, colspan=span, scope="colgroup", class_="group") for name, span in groups)
     columns = ("worst J", "average J", "best J", "s / run")
-    head = tag("tr", tag("td"), *above) + titles("method", *columns, *columns, "average", "time")
+    head = tag("tr", tag("td"), *above) + titles("method", *columns, *columns, "average", "time", style="number")
     rows = []
     for method, outcome in experiment.outcomes.items():
         here, paper = outcome.row, asdict(table.rows[method])
@@ -141,7 +141,7 @@ def classes(table: Table, experiment: Experiment) -> Markup:
     """How the clusters of the best runs agree with the classes that the points are known to have."""
     outcomes = experiment.outcomes.items()
     rows = [row(method, number(f"{found.ari:.3f}"), number(f"{found.nmi:.3f}")) for method, found in outcomes]
-    agreed = scrolling("Agreement with classes", titles("best run", "ARI", "NMI"), rows)
+    agreed = scrolling("Agreement with classes", titles("best run", "ARI", "NMI", style="number"), rows)
     return tag("div", agreed, tag("p", CLASSES.format(table.title)), class_="beside")
 
 
@@ -208,8 +208,9 @@ def remarks() -> Markup:
     return tag("section", tag("h2", "How to read this page"), tag("ul", *(tag("li", text) for text in REMARKS)))
 
 
-def titles(*names: str) -> Markup:
-    return tag("tr", *(tag("th", name, scope="col") for name in names))
+def titles(first: str, *rest: str, style: str = "") -> Markup:
+    """The top row of a table; `style` is the class of all columns but the first."""
+    return tag("tr", tag("th", first, scope="col"), *(tag("th", name, scope="col", class_=style) for name in rest))
 
 
 def row(first: object, *rest: object) -> Markup:

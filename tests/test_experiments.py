@@ -276,7 +276,8 @@ def test_verdicts(method, average, holds):
     verdict = judge(TABLES["I"], method, Sample(average, 10.0, 100))
     assert verdict.holds is holds
     assert f"{average:.2f} ± 1," in verdict.text
-    assert ("standard errors apart" in verdict.text) is not holds
+    far = not holds or average == 1.0  # much better than the paper is worth a word, too
+    assert ("standard errors apart" in verdict.text) is far
 
 
 def test_a_deviation_is_weighed_against_chance():
