@@ -49,17 +49,17 @@ def results() -> Results:
     return Results(settings, tables, interrupted=True)
 
 
-@pytest.fixture
-def report(results, tmp_path, monkeypatch) -> str:
+@pytest.fixture(scope="module")
+def report(results, tmp_path_factory) -> str:
     def load(name, data_home, preprocessing):
         if name == "cloud":
             raise datasets.DataUnavailable("gone since")
         number = "I" if name == "iris" else "IV"
-        made = datasets.Dataset(name, invented(number), None, (), {}, "", "", preprocessing)
-        return made
+        return datasets.Dataset(name, invented(number), None, (), {}, "", "", preprocessing)
 
-    monkeypatch.setattr(datasets, "load", load)
-    return page.write(results, tmp_path).read_text(encoding="utf-8")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr(datasets, "load", load)
+        return page.write(results, tmp_path_factory.mktemp("report")).read_text(encoding="utf-8")
 
 
 class Outline(HTMLParser):
