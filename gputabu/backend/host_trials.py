@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gputabu.backend.numpy_ops import NumpyOps
 
 #: Of the elements that a piece of work may have, the share that is drawn: the totals of its trials need the rest.
-SHARE = 2
+SHARE = 4
 #: Elements of the totals of trials that are judged at a time, so that they stay in the cache.
 JUDGED = 1 << 16
 
@@ -98,11 +98,12 @@ def _trial_changes(
     new = _others(words[at], old, k)
     sums = _sums(ops, block, slot, point, old, new, r * t, k)
     # In the order of slots, prints are differences of one running sum: modulo 2^64 nothing is lost.
+    steps, ends = (new - old).astype(np.uint64), np.searchsorted(slot, np.arange(r * t + 1))
     factors = draws.words(lot.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * block.start).reshape(n, 2)
-    running = np.zeros((len(slot) + 1, 2), np.uint64)
-    np.cumsum(factors[point] * (new - old).astype(np.uint64)[:, None], axis=0, out=running[1:])
-    ends = np.searchsorted(slot, np.arange(r * t + 1))
-    prints = running[ends[1:]] - running[ends[:-1]]
+    prints, running = np.empty((r * t, 2), np.uint64), np.zeros(len(slot) + 1, np.uint64)
+    for i in (0, 1):
+        np.cumsum(factors[:, i][point] * steps, out=running[1:])
+        prints[:, i] = np.diff(running[ends])
     return sums.reshape(r, t, k, -1), prints.reshape(r, t, 2)
 
 
