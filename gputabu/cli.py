@@ -95,7 +95,7 @@ def reproduce(
     """Run the experiments of the paper again and print its tables beside ours.
 
     Ctrl-C ends it and keeps what is finished. The exit code is 0 if a table was run, 1 if none could be, 2 for a
-    wrong option and 130 after Ctrl-C. Needs the extra gputabu[reproduce].
+    wrong option and 130 after Ctrl-C. Needs the extra "reproduce" of the package.
     """
     if missing := [name for name in ("matplotlib", "tqdm") if find_spec(name) is None]:
         raise typer.BadParameter(f"{missing[0]} is not installed: pip install 'gputabu[reproduce]'.")
