@@ -67,6 +67,7 @@ class About:
 
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_backend.py", "test_seeding.py", "test_cuda.py"
+LABELS = "test_reassignment.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
@@ -77,6 +78,11 @@ ABOUT = {
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
     "survey": About("J, and per cluster the best free point", "N·R·d", "s·d·⌈R/8⌉ + 8R", "0", BACKEND),
     "block_search": About("whole restarts, one per block", "T·N·K·d per block", "s·d·R", "0", SEARCH),
+    "try_labels": About("trial labellings: changes of totals and prints", "N·R·T", "4R + R·T·s·d of those that change",
+                        "≤ R·T·(32d + 32), atomics", LABELS),
+    "explain": About("scatter that each trial explains", "R·T·K·d", "–", "–", LABELS),
+    "adopt": About("the accepted trial: labels, changed totals", "N·R", "R·(4 + s·d of those that change)",
+                   "≤ R·(32d + 16), atomics", LABELS),
     "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
     "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
     "fetch_rows": About("single points", "m·d", "–", "–", CUDA),
@@ -119,7 +125,7 @@ def launches() -> dict[str, Launch]:
     """
     import cupy
 
-    from gputabu import lloyd, quantized
+    from gputabu import lloyd, quantized, reassignment
 
     cupy._hostcuda.attributes["MaxSharedMemoryPerBlockOptin"] = ARCHITECTURES[TABLE_ARCH].shared - 1024
     seen: dict[str, Launch] = {}
@@ -137,6 +143,7 @@ def launches() -> dict[str, Launch]:
         data = np.ascontiguousarray(data, np.float32)
         quantized.search(data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda")
     lloyd.run(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    reassignment.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
     cupy.RawKernel.__call__ = call
     return seen
 

@@ -1,10 +1,19 @@
 """gputabu: K-Means clusterings found by tabu search, on GPU and CPU with the same bits."""
 
 from gputabu.backend import BackendUnavailable
-from gputabu.estimators import KMeans, TabuKMeans
+from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 
 __version__ = "0.1.0"
 
-__all__ = ["BackendUnavailable", "Clustering", "KMeans", "Points", "Stop", "TabuKMeans", "Trace"]
+__all__ = [
+    "BackendUnavailable",
+    "Clustering",
+    "KMeans",
+    "Points",
+    "Stop",
+    "TabuKMeans",
+    "TabuSearchClustering",
+    "Trace",
+]

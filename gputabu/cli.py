@@ -1,4 +1,4 @@
-"""The command line: `gputabu doctor` says what runs here, and proves it."""
+"""The command line: what runs here (`doctor`), which data there are (`datasets`), the paper's tables (`reproduce`)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ import warnings
 from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 import typer
 
 import gputabu
-from gputabu import lloyd, quantized
+from gputabu import BackendUnavailable, datasets, experiments, lloyd, page, quantized, reassignment
+from gputabu.backend import NAMES as BACKENDS
 from gputabu.backend import cuda_unusable, resolve
+from gputabu.outcomes import Settings
+from gputabu.paper import RUNS, TABLES
 from gputabu.results import Clustering
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
@@ -27,6 +31,7 @@ IRIS = 78.85144142614601
 SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
 METHODS: dict[str, Callable[..., Clustering]] = {
     "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
+    "TSC": lambda X, k, backend: reassignment.search(X, k, restarts=2, max_iter=20, backend=backend),
     "K-Means": lambda X, k, backend: lloyd.run(X, k, restarts=2, backend=backend),
 }
 
@@ -55,6 +60,59 @@ def doctor(
     if require_cuda and missing is not None:
         say("CUDA", f"FAILED: required, but {missing}")
     raise typer.Exit(0 if all(passed) and not (require_cuda and missing) else 1)
+
+
+DataHome = Annotated[Path | None, typer.Option(help="Folder to look for data sets in first, and to download into.")]
+
+
+@app.command("datasets")
+def list_datasets(data_home: DataHome = None) -> None:
+    """List the data sets: their size, the best J known, where they are on this machine, on which terms."""
+    typer.echo(f"{'name':<11}{'N':>6}{'d':>4}  {'K: best known J':<39} found")
+    terms: dict[str, list[str]] = {}
+    for name, source in datasets.SOURCES.items():
+        known = ", ".join(f"{k}: {value:.8g}" for k, value in source.best_known.items())
+        known += " (z-scores)" if source.preprocessing == "zscore" else ""
+        here = datasets.find(name, data_home) or ("in scikit-learn" if name == "iris" else "not here")
+        typer.echo(f"{name:<11}{source.shape[0]:>6}{source.shape[1]:>4}  {known:<39} {here}")
+        terms.setdefault(source.terms, []).append(name)
+    typer.echo("\nTerms, as stated at the origins:")
+    for text, names in terms.items():
+        typer.echo(f"  {', '.join(names)}: {text}")
+    typer.echo("\ngputabu.datasets.load(name) downloads what is not here.")
+
+
+@app.command()
+def reproduce(
+    tables: Annotated[str, typer.Option(help="Numbers of the tables, with commas between.")] = ",".join(TABLES),
+    runs: Annotated[int, typer.Option(help="Runs of each method.")] = RUNS,
+    backend: Annotated[str, typer.Option(help=f"What computes: {', '.join(BACKENDS)}.")] = "auto",
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results and the report.")] = Path("reproduction"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is in the folder; run what is missing.")] = False,
+    data_home: DataHome = None,
+) -> None:
+    """Run the experiments of the paper again and print its tables beside ours.
+
+    Ctrl-C ends it and keeps what is finished. The exit code is 0 if a table was run, 1 if none could be, 2 for a
+    wrong option and 130 after Ctrl-C. Needs the extra "reproduce" of the package.
+    """
+    if missing := [name for name in ("matplotlib", "tqdm") if find_spec(name) is None]:
+        raise typer.BadParameter(f"{missing[0]} is not installed: pip install 'gputabu[reproduce]'.")
+    try:
+        numbers = [number.strip().upper() for number in tables.split(",")]
+        results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
+    except (ValueError, BackendUnavailable) as error:
+        raise typer.BadParameter(str(error)) from error
+    begun = time.perf_counter()
+    experiments.run(results, numbers, out, data_home=data_home)
+    report = page.write(results, out, data_home)
+    typer.echo(f"Every run: {out / 'results.csv'}, {out / 'results.json'}. The report: {report}")
+    typer.echo(f"It took {(time.perf_counter() - begun) / 60:.1f} minutes.")
+    if results.interrupted:
+        typer.echo("Interrupted; --resume goes on from here.", err=True)
+        raise typer.Exit(130)
+    raise typer.Exit(0 if any(results.tables[number].outcomes for number in numbers) else 1)
 
 
 def say(subject: str, text: str) -> None:
@@ -123,7 +181,7 @@ def equals_numpy() -> str:
                 difference = first_difference(method(X, k, "cuda"), method(X, k, "numpy"))
                 if difference:
                     raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
-    return f"{' and '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
+    return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
 
 
 def first_difference(one: Clustering, other: Clustering) -> str | None:

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized
+from gputabu import lloyd, quantized, reassignment
 from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
@@ -286,6 +286,124 @@ class TabuKMeans(_Clusterer):
     def _store(self, found: Clustering) -> Self:
         self.center_indices_ = found.center_indices
         return super()._store(found)
+
+
+class TabuSearchClustering(_Clusterer):
+    """Clustering by tabu search over labellings (TSC), the classic that QM-TS is measured against.
+
+    Each iteration tries random changes of the labels of some samples and moves to the best that is not among the
+    latest labellings. It needs many more iterations than `TabuKMeans` and ends higher; use it to compare.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : "random" or (n_samples,) labels from 0 to n_clusters - 1, default="random"
+        The labelling that a restart begins with.
+    n_init : int or "auto", default="auto"
+        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        whatever their number; from labels that are given, restarts take different ways.
+    max_iter : int, default=1000
+        Iterations of the tabu search (IT_max), all of which are made.
+    n_trials : int, default=20
+        Trial labellings per iteration (NTS).
+    tenure : int, default=15
+        For how many accepted labellings one stays forbidden (MTLS).
+    keep : float, default=0.95
+        Probability that a sample keeps its label in a trial (P), at least 0 and below 1.
+    refine : {"lloyd", None}, default="lloyd"
+        Refine the best labelling by K-Means, or return it as it was found, as in the paper. Then a sample need not be
+        in the cluster whose centre is nearest, so that `labels_` differ from `predict(X)`, and `inertia_` is J of
+        `labels_`, above `-score(X)`.
+    backend : {"auto", "numpy", "cuda"}, default="auto"
+        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
+    random_state : int, RandomState or None, default=None
+    verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+
+    Attributes
+    ----------
+    labels_ : ndarray of shape (n_samples,), int32
+    cluster_centers_ : ndarray of shape (n_clusters, n_features)
+        Centroids of the clusters. One without samples, which refine=None may leave, has the mean of all.
+    inertia_ : float
+        J, the sum of squared distances to the centres of `labels_`, weighted by `sample_weight`.
+    inertias_ : ndarray of shape (n_restarts,)
+        J of every restart.
+    n_iter_ : int
+        Iterations of the restart that won.
+    restart_ : int
+        Number of the restart that won.
+    trace_ : Trace
+        J, best J and number of samples that changed cluster, per restart and iteration.
+    stop_ : Stop
+        Why the search stopped.
+    backend_ : str
+        What computed it.
+
+    References
+    ----------
+    Al-Sultan, "A tabu search approach to the clustering problem", Pattern Recognition 28, 1995.
+
+    Examples
+    --------
+    >>> from gputabu import TabuSearchClustering
+    >>> model = TabuSearchClustering(2, max_iter=50, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]])
+    >>> model.inertia_, model.predict([[2.0], [9.0]]).tolist() == model.labels_[[0, 2]].tolist()
+    (1.0, True)
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "random",
+        n_init: Any = "auto",
+        max_iter: int = 1000,
+        n_trials: int = 20,
+        tenure: int = 15,
+        keep: float = 0.95,
+        refine: str | None = "lloyd",
+        backend: str = "auto",
+        device: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.n_trials = n_trials
+        self.tenure = tenure
+        self.keep = keep
+        self.refine = refine
+        self.backend = backend
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+        return reassignment.search(
+            points,
+            k,
+            init=self.init,
+            restarts=restarts,
+            max_iter=self.max_iter,
+            n_trials=self.n_trials,
+            tenure=self.tenure,
+            keep=self.keep,
+            refine=self.refine,
+            seed=seed,
+            backend=self.backend,
+            device=self.device,
+        )
+
+    def _restarts(self) -> int:
+        """As for the others, but restarts from labels that are given are not the same."""
+        if isinstance(self.n_init, str) and self.n_init == "auto":
+            return 10 if isinstance(self.init, str) else 1
+        return check_int("n_init", self.n_init, 1)
 
 
 class KMeans(_Clusterer):

@@ -19,6 +19,9 @@ from gputabu.results import Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_real
 
+#: Iterations of a refinement. K-Means ends long before; it is there so that nothing runs for ever.
+REFINE_ITER = 10_000
+
 
 @dataclass(frozen=True, slots=True)
 class Descent:
@@ -179,11 +182,16 @@ def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) 
     return totals
 
 
-def finish(ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray | None = None) -> Finished:
-    """Round the centres to the dtype of the points, then label by them: what is returned is consistent."""
+def finish(
+    ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray | None = None, labels: Labels | None = None
+) -> Finished:
+    """Round the centres to the dtype of the points, then label by them: what is returned is consistent.
+
+    A search for labels hands in those it found, and keeps them.
+    """
     centers = found.centers.astype(ops.points.dtype)
     wide = centers.astype(np.float64)
-    labels = ops.label(wide)
+    labels = ops.label(wide) if labels is None else labels
     inertia = ops.objective(wide, labels)
     best = int(inertia.argmin())  # the first of equals: equal partitions have equal bits
     return Finished(

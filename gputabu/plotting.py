@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +107,44 @@ def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = N
     ax.set(xlabel="iteration", ylabel="J", title=name + many)
     ax.locator_params(axis="x", integer=True)
     return _with_legend(ax, course.current[behind].size)
+
+
+def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_known: float | None = None) -> Axes:
+    """Draw J of many runs as a box plot per method: median, quartiles, range within 1.5 of their distance, the rest.
+
+    Parameters
+    ----------
+    inertias : mapping of str to sequence of float
+        J of every run, by method.
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    best_known : float, optional
+        The lowest J known, drawn as a line.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from gputabu import plotting
+    >>> ax = plotting.boxes({"K-Means": [90.0, 78.9, 78.9], "QM-TS": [78.9, 78.9, 78.9]})  # doctest: +SKIP
+    """
+    ax = _axes(ax)
+    drawn = ax.boxplot(list(inertias.values()), widths=0.55, patch_artist=True)
+    for box in drawn["boxes"]:
+        box.set(facecolor=COLOURS[5], alpha=0.6)
+    for median in drawn["medians"]:
+        median.set(color=COLOURS[0], lw=2)
+    for outliers in drawn["fliers"]:
+        outliers.set(marker="o", ms=3.5, mfc="none", mec="0.3", mew=0.7)
+    ax.set_xticks(range(1, len(inertias) + 1), list(inertias))
+    if best_known is not None:
+        ax.axhline(best_known, color="black", ls="--", lw=1, zorder=1, label=f"best known: {best_known:.6g}")
+        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False)  # outside: boxes may be anywhere
+    ax.ticklabel_format(axis="y", useOffset=False)
+    ax.set(ylabel="J")
+    return ax
 
 
 def _draw_course(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> None:

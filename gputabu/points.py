@@ -184,6 +184,23 @@ class Grid:
             means = self.offset + moments / weight
         return np.where(weight > 0, means, fallback)
 
+    def explained(self, totals: np.ndarray) -> np.ndarray:
+        """Σ_k W_k ‖c_k − offset‖², the scatter between the clusters: (..., K, C) -> (...) float64.
+
+        The scatter about the offset less this is J at the centroids. Added in the order of features, then of
+        clusters; an empty cluster adds nothing.
+        """
+        d = len(self.offset)
+        weight = self.weights(totals)  # (..., K)
+        away = from_limbs(totals[..., :d], totals[..., d : 2 * d], exponents=self.coordinate)  # (..., K, d)
+        np.divide(away, weight[..., None], out=away, where=weight[..., None] > 0)  # moments of nothing are zero
+        np.multiply(away, away, out=away)
+        shares = away[..., 0].copy()
+        for j in range(1, d):
+            shares += away[..., j]
+        shares *= weight
+        return np.cumsum(shares, axis=-1)[..., -1]  # one after the other, where `sum` would add pairwise
+
     def weights(self, totals: np.ndarray) -> np.ndarray:
         """Weight of every cluster, float64: (R, K, C) -> (R, K)."""
         d = len(self.offset)

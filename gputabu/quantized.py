@@ -157,7 +157,7 @@ def run(
 
     By the backend itself where it can (`Ops.explore`), otherwise pass by pass.
     """
-    rounds = 1 if refine == "centroid" else REFINE_ITER
+    rounds = 1 if refine == "centroid" else lloyd.REFINE_ITER
     orders = Orders(plan.max_iter, plan.patience, plan.scope == "global", rounds, lambda: interrupts.asked)
     own = ops.explore(means, orders) if plan.n_neighbors == 1 else None
     if own is None:
@@ -260,7 +260,3 @@ def refined(ops: Ops, means: np.ndarray, rounds: int, interrupts: Interrupts) ->
     """The centres that M_b is refined to (section IV-E): (R, K) -> (R, K, d)."""
     rounds = 1 if interrupts.asked else rounds
     return lloyd.descend(ops, ops.rows(means), rounds, interrupts=interrupts).centers
-
-
-#: K-Means ends long before this; it is there so that nothing runs for ever.
-REFINE_ITER = 10_000

@@ -42,10 +42,10 @@ class Trace:
     best : (R, T + 1) float64
         The lowest J up to iteration t.
     moves : (R, T) int64
-        How many centres moved in iteration t (tabu search), or how many points changed
-        cluster (Lloyd).
+        How many centres moved in iteration t (QM-TS), or how many points changed
+        cluster (TSC, Lloyd).
     means : (R, T + 1, K) int64 or None
-        The quantized means after iteration t, as row numbers (tabu search only).
+        The quantized means after iteration t, as row numbers (QM-TS only).
     """
 
     current: np.ndarray
@@ -70,11 +70,12 @@ class Clustering:
     Attributes
     ----------
     labels : (N,) int32
-        Cluster of every point: its nearest row of `centers`, the lowest on ties.
+        Cluster of every point: its nearest row of `centers`, the lowest on ties. Of TSC without refinement
+        the labelling that was found, in which a point need not be in the nearest cluster.
     centers : (K, d)
         In the dtype of the points.
     inertia : float
-        J (eq. 2) at `centers`, in float64 by direct differences.
+        J (eq. 2) of `labels` at `centers`, in float64 by direct differences.
     center_indices : (K,) int64 or None
         The quantized means M_b that the centres were refined from, as row numbers.
     n_iter : int

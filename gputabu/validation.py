@@ -23,13 +23,14 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
     return number
 
 
-def check_real(name: str, value: object, low: float) -> float:
-    """Return `value` as a finite float >= low, or say what was wrong with it."""
+def check_real(name: str, value: object, low: float, below: float = np.inf) -> float:
+    """Return `value` as a finite float >= low and < below, or say what was wrong with it."""
+    allowed = f">= {low}" if np.isinf(below) else f">= {low} and < {below}"
     if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name}={value!r} must be a number >= {low}.")
+        raise TypeError(f"{name}={value!r} must be a number {allowed}.")
     number = float(value)
-    if not (np.isfinite(number) and number >= low):
-        raise ValueError(f"{name}={value!r} must be a finite number >= {low}.")
+    if not (np.isfinite(number) and low <= number < below):
+        raise ValueError(f"{name}={value!r} must be a finite number {allowed}.")
     return number
 
 
@@ -115,6 +116,17 @@ def check_indices(name: str, value: np.ndarray, n_samples: int) -> np.ndarray:
         wrong = value.min() if value.min() < 0 else value.max()
         raise ValueError(f"{name} contains row {wrong}; rows must be from 0 to {n_samples - 1}.")
     return value.astype(np.int64)
+
+
+def check_labels(name: str, value: np.ndarray, n_samples: int, n_clusters: int) -> np.ndarray:
+    """Return `value` as (N,) int32 numbers of clusters in [0, K)."""
+    if value.dtype.kind not in "iu" or value.shape != (n_samples,):
+        allowed = f"{n_samples} integers from 0 to {n_clusters - 1}"
+        raise ValueError(f"{name} has shape {value.shape} and dtype {value.dtype}; labels must be {allowed}.")
+    if value.min() < 0 or value.max() >= n_clusters:
+        wrong = value.min() if value.min() < 0 else value.max()
+        raise ValueError(f"{name} contains label {wrong}; labels must be from 0 to {n_clusters - 1}.")
+    return value.astype(np.int32)
 
 
 def _not_numbers(name: str, array: np.ndarray) -> np.ndarray:

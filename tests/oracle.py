@@ -1,4 +1,4 @@
-"""QM-TS and its parts as plain Python, written down from the paper with no thought of speed.
+"""QM-TS, TSC and their parts as plain Python, written down from the papers with no thought of speed.
 
 Numbers are `fractions.Fraction`, so nothing is rounded and ties are ties.
 """
@@ -8,6 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
+
+import numpy as np
 
 Point = tuple[Fraction, ...]
 
@@ -122,3 +125,71 @@ class Search:
             else:  # only in scope "global": other rows forbid every member
                 chosen.append([current[c]])
         return [[options[min(i, len(options) - 1)] for options in chosen] for i in range(self.n_neighbors)]
+
+
+def trial_words(seed: int, restart: int, step: int, trials: int, n: int) -> list[list[int]]:
+    """The random words of every trial and point; a trial begins with a block of four words."""
+    pitch = (n + 3) // 4 * 4
+    key, counter = np.array([seed, restart], np.uint64), np.array([0, 0, step, 1], np.uint64)
+    words = [int(w) for w in np.random.Philox(key=key, counter=counter).random_raw(trials * pitch)]
+    return [words[t * pitch : t * pitch + n] for t in range(trials)]
+
+
+@dataclass
+class LabelSearch:
+    """TSC (Al-Sultan 1995), one restart: labellings as lists, the tabu list as a list of them."""
+
+    points: list[Point]
+    k: int
+    max_iter: int
+    n_trials: int
+    tenure: int
+    keep: float
+    seed: int = 0
+    restart: int = 0
+    weights: list[Fraction] | None = None
+    start: list[int] | None = None  # None: random
+    path: list[list[int]] = field(default_factory=list)
+    costs: list[Fraction] = field(default_factory=list)
+    best_costs: list[Fraction] = field(default_factory=list)
+    best: list[int] = field(default_factory=list)
+    passed_over: int = 0  # how often a trial better than the accepted one was tabu
+    stuck: int = 0  # iterations in which all trials were
+
+    def run(self) -> LabelSearch:
+        n = len(self.points)
+        weights = self.weights or [Fraction(1)] * n
+        current = self.start
+        if current is None:
+            current = [(word % 2**32) * self.k // 2**32 for word in trial_words(self.seed, self.restart, 0, 1, n)[0]]
+        cost = best_cost = objective(self.points, weights, current, self.k)
+        self.best = current
+        self.path, self.costs, self.best_costs = [current], [cost], [best_cost]
+        tabu: list[list[int]] = []
+        for iteration in range(1, self.max_iter + 1):
+            trials = [
+                [self._label(word, old) for word, old in zip(words, current, strict=True)]
+                for words in trial_words(self.seed, self.restart, iteration, self.n_trials, n)
+            ]
+            judged = sorted((objective(self.points, weights, trial, self.k), t) for t, trial in enumerate(trials))
+            for place, (value, t) in enumerate(judged):
+                if trials[t] not in tabu or value < best_cost:
+                    self.passed_over += place > 0
+                    cost, current = value, trials[t]
+                    tabu = [*tabu, current][-self.tenure :]
+                    if cost < best_cost:
+                        best_cost, self.best = cost, current
+                    break
+            else:
+                self.stuck += 1
+            self.path.append(current)
+            self.costs.append(cost)
+            self.best_costs.append(best_cost)
+        return self
+
+    def _label(self, word: int, old: int) -> int:
+        high, low = divmod(word, 2**32)
+        if self.k == 1 or high < ceil(Fraction(self.keep) * 2**32):
+            return old
+        others = [label for label in range(self.k) if label != old]
+        return others[low * len(others) // 2**32]

@@ -84,7 +84,21 @@ def test_doctor_finds_a_backend_that_differs():
 def test_help_names_the_commands():
     done = CliRunner().invoke(cli.app, ["--help"])
     assert done.exit_code == 0
-    assert "doctor" in done.output
+    for name in ("doctor", "datasets", "reproduce"):
+        assert name in done.output
+
+
+def test_datasets_are_listed(tmp_path, monkeypatch):
+    monkeypatch.delenv("GPUTABU_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "glass.csv").touch()
+    done = CliRunner().invoke(cli.app, ["datasets", "--data-home", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    lines = {line.split()[0]: line for line in done.output.splitlines() if line.strip()}
+    assert "78.851441" in lines["iris"] and lines["iris"].endswith("in scikit-learn")
+    assert lines["glass"].endswith(str(tmp_path / "glass.csv"))
+    assert "10: 1503.0132, 25: 804.31067 (z-scores)" in lines["cloud"] and lines["cloud"].endswith("not here")
+    assert "norm25: repository MIT" in done.output
 
 
 def test_benchmark_claims_nothing_on_hostcuda():

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -22,9 +23,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gputabu import KMeans, Stop, TabuKMeans
+from gputabu import KMeans, Stop, TabuKMeans, TabuSearchClustering
 
 MODELS = [TabuKMeans, KMeans]
+#: Few iterations: they are made in full, and K-Means follows.
+BRIEF = pytest.param(partial(TabuSearchClustering, max_iter=30), id="TabuSearchClustering")
 
 
 def exemptions(estimator) -> dict[str, str]:
@@ -34,7 +37,14 @@ def exemptions(estimator) -> dict[str, str]:
 
 
 @parametrize_with_checks(
-    [TabuKMeans(max_iter=30), TabuKMeans(3, init="random", max_iter=30), KMeans(), KMeans(3, init="random")],
+    [
+        TabuKMeans(max_iter=30),
+        TabuKMeans(3, init="random", max_iter=30),
+        TabuSearchClustering(max_iter=30),
+        TabuSearchClustering(3, refine=None, max_iter=150),
+        KMeans(),
+        KMeans(3, init="random"),
+    ],
     expected_failed_checks=exemptions,
 )
 @pytest.mark.filterwarnings("default")
@@ -48,7 +58,7 @@ def test_scikit_learn_excuses_its_own_kmeans_from_the_same():
     assert set(exemptions(None)) <= set(excused)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_what_is_stored_is_consistent(model, dtype, weighted, backend):
@@ -81,7 +91,7 @@ def test_quantized_means_are_rows(iris, backend):
     np.testing.assert_array_equal(fitted.trace_.means[0, at], fitted.center_indices_)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
 def test_clone_and_pickle(model, iris):
     fitted = model(3, random_state=1).fit(iris)
     again = pickle.loads(pickle.dumps(fitted))
@@ -119,7 +129,7 @@ def test_callers_arrays_are_untouched(model, iris):
         np.testing.assert_array_equal(fitted.labels_, reference.labels_)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
 def test_random_state(model, iris):
     def run(state):
         return model(5, random_state=state, init="random", n_init=1).fit(iris).trace_.current
@@ -141,7 +151,15 @@ def test_n_init(model, iris):
         assert model(3, init=[0, 1, 2], n_init=4).fit(iris).trace_.n_restarts == 1
 
 
-@pytest.mark.parametrize("model", MODELS)
+def test_n_init_of_labels_that_are_given(iris):
+    """Restarts from the same labels are not the same, so that there is nothing to warn of."""
+    model = TabuSearchClustering(3, init=np.arange(150) % 3, max_iter=5)
+    assert model.fit(iris).trace_.n_restarts == 1
+    assert model.set_params(n_init=4).fit(iris).trace_.n_restarts == 4
+    assert model.set_params(n_init="auto", init="random").fit(iris).trace_.n_restarts == 10
+
+
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
 def test_corners(model, backend):
     one = model(1, backend=backend).fit([[3.0, 4.0]])
     assert (one.inertia_, one.labels_.tolist(), one.cluster_centers_.tolist()) == (0.0, [0], [[3.0, 4.0]])
@@ -158,7 +176,7 @@ def test_corners(model, backend):
         every.predict([[1.0, 2.0]])
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
 def test_constant_features_and_wild_scales(model, backend):
     X = blobs(200, 3, 3)
     plain = model(3, random_state=0, backend=backend).fit(X)
@@ -190,7 +208,8 @@ TabuKMeans(3, random_state=0, max_iter=20).fit(X)
     assert len(said) == lines
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
+@pytest.mark.filterwarnings("ignore:Number of distinct clusters")  # so early, some may be empty
 def test_ctrl_c_keeps_the_best_so_far(model):
     X = blobs(30_000, 8, 30, seed=2)
     before = signal.getsignal(signal.SIGINT)

@@ -97,6 +97,17 @@ def test_trace_of_one_restart(iris, ax):
         plotting.trace(KMeans(3, random_state=0).fit(iris), ax, restarts=[7])
 
 
+def test_boxes(ax):
+    runs = {"K-Means": [3.0, 1.0, 2.0], "QM-TS": [1.0]}
+    assert plotting.boxes(runs, ax, best_known=1.0) is ax
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["K-Means", "QM-TS"]
+    assert labels(ax) == ["best known: 1"]
+    heights = [line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1]
+    assert 2.0 in heights  # a median
+    ax.figure.canvas.draw()
+    plotting.boxes(runs, ax)
+
+
 def test_a_figure_is_made_where_none_is_given(iris):
     ax = plotting.trace(TabuKMeans(3, max_iter=5).fit(iris))
     assert ax.figure.axes == [ax]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized
+from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 
@@ -44,8 +44,10 @@ DATA = [
         lambda bad: KMeans(2).fit(bad),
         lambda bad: quantized.search(bad, 2),
         lambda bad: lloyd.run(bad, 2),
+        lambda bad: TabuSearchClustering(2).fit(bad),
+        lambda bad: reassignment.search(bad, 2),
     ],
-    ids=["TabuKMeans", "KMeans", "search", "run"],
+    ids=["TabuKMeans", "KMeans", "search", "run", "TabuSearchClustering", "reassignment"],
 )
 def test_data(fit, bad, error, message):
     with pytest.raises(error, match=message):
@@ -82,6 +84,27 @@ TABU = [
     ({"scope": "all"}, ValueError, r"scope='all' must be one of 'cluster', 'global'\."),
     ({"n_neighbors": 0}, ValueError, r"n_neighbors=0 must be an integer >= 1\."),
 ]
+LABELS = [
+    ({"init": "best"}, ValueError, r"init='best' must be one of 'random'\."),
+    ({"init": None}, ValueError, r"init=None must be 'random' or 20 labels from 0 to 1\."),
+    (
+        {"init": X[:2]},
+        ValueError,
+        r"init has shape \(2, 3\) and dtype float64; labels must be 20 integers from 0 to 1\.",
+    ),
+    ({"init": [[0], [1, 2]]}, ValueError, r"init has shape \(0,\) and dtype object; labels must be 20 integers"),
+    ({"init": [0, 1]}, ValueError, r"init has shape \(2,\) and dtype int64; labels must be 20 integers"),
+    ({"init": np.zeros(20)}, ValueError, r"init has shape \(20,\) and dtype float64; labels must be 20 integers"),
+    ({"init": [0] * 19 + [2]}, ValueError, r"init contains label 2; labels must be from 0 to 1\."),
+    ({"init": [0] * 19 + [-1]}, ValueError, r"init contains label -1; labels must be from 0 to 1\."),
+    ({"n_trials": 0}, ValueError, r"n_trials=0 must be an integer >= 1\."),
+    ({"tenure": 0}, ValueError, r"tenure=0 must be an integer >= 1\."),
+    ({"keep": 1}, ValueError, r"keep=1 must be a finite number >= 0 and < 1\."),
+    ({"keep": -0.1}, ValueError, r"keep=-0\.1 must be a finite number >= 0 and < 1\."),
+    ({"keep": np.nan}, ValueError, r"keep=nan must be a finite number >= 0 and < 1\."),
+    ({"keep": "most"}, TypeError, r"keep='most' must be a number >= 0 and < 1\."),
+    ({"refine": "centroid"}, ValueError, r"refine='centroid' must be None or 'lloyd'\."),
+]
 LLOYD = [
     ({"tol": -1e-3}, ValueError, r"tol=-0\.001 must be a finite number >= 0\."),
     ({"tol": np.nan}, ValueError, r"tol=nan must be"),
@@ -93,7 +116,9 @@ LLOYD = [
     ("model", "changes", "error", "message"),
     [(model, *row) for model in (TabuKMeans, KMeans) for row in PARAMETERS]
     + [(TabuKMeans, *row) for row in TABU]
-    + [(KMeans, *row) for row in LLOYD],
+    + [(KMeans, *row) for row in LLOYD]
+    + [(TabuSearchClustering, *row) for row in PARAMETERS if "init" not in row[0]]
+    + [(TabuSearchClustering, *row) for row in LABELS],
 )
 def test_parameters(model, changes, error, message):
     with pytest.raises(error, match=message):

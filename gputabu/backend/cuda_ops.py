@@ -12,7 +12,8 @@ from gputabu.backend import device_search
 from gputabu.backend.certified import unit_for
 from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders, Surveyed
+from gputabu.backend.device_trials import DeviceTrials
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
 from gputabu.points import LIMB, Grid, from_limbs, power
 
 #: Coordinates up to which a point is held in registers.
@@ -104,6 +105,19 @@ class CudaOps(CudaSeeding):
     @on_device
     def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
         return device_search.explore(self, means, orders)
+
+    @cached_property
+    @on_device
+    def labellings(self) -> DeviceTrials:
+        return DeviceTrials(self)
+
+    @on_device
+    def trials(self, labels: Any, totals: np.ndarray, lot: Lot) -> Tried:
+        return self.labellings.evaluate(labels, totals, lot)
+
+    @on_device
+    def adopt(self, labels: Any, best: Any, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
+        return self.labellings.adopt(labels, best, lot, chosen, better)
 
     @on_device
     def objective(self, centers: np.ndarray, labels: Any) -> np.ndarray:

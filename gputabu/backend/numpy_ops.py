@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
-from gputabu.backend import canonical, certified
+from gputabu.backend import canonical, certified, host_trials
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders, Surveyed
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
 from gputabu.points import Block, Grid, Totals, from_limbs, limbs
@@ -125,6 +125,12 @@ class NumpyOps(SeedingOps):
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         return None
+
+    def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:
+        return host_trials.evaluate(self, labels, totals, lot)
+
+    def adopt(self, labels: np.ndarray, best: np.ndarray, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
+        return host_trials.adopt(self, labels, best, lot, chosen, better)
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape

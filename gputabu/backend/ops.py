@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from gputabu.draws import BLOCK
 from gputabu.points import Bounds, Grid, Points
 from gputabu.results import Stop
 
@@ -84,6 +85,36 @@ class Descended:
     stop: list[Stop]
     current: np.ndarray  # (R, T + 1) J at the first centres, then at the centroids; empty if not traced
     changed: np.ndarray  # (R, T)
+
+
+@dataclass(frozen=True, slots=True)
+class Lot:
+    """T trial labellings for each of R restarts: drawn from addressed words, never stored.
+
+    Point i has, in trial t of restart r, word t·pitch + i of the stream (seed, r, TRIAL, step), the pitch being N
+    rounded up to whole blocks of words. It keeps its label where that word is below `limit`. Elsewhere it takes
+    another, every one of them as likely: of M other labels, in their order, number (low half of the word)·M >> 32.
+    To a point without a label all K are others; to one that has the only label, none.
+    """
+
+    k: int
+    seed: int
+    restarts: np.ndarray  # (R,) uint64, their numbers
+    step: int
+    n_trials: int
+    limit: int
+    given: np.ndarray | None = None  # (N,) int32: this is the only trial, and nothing is drawn
+
+    def pitch(self, n: int) -> int:
+        return -(-n // BLOCK) * BLOCK
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What `trials` found."""
+
+    cost: np.ndarray  # (R, T) float64, J at the centroids
+    prints: np.ndarray  # (R, T, 2) uint64, to be added to the print of the labels that were changed
 
 
 class Ops(Protocol):
@@ -187,6 +218,22 @@ class Ops(Protocol):
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         """Run K-Means from centers (R, K, d) to its end, as `gputabu.lloyd.descend` would; None as in `explore`."""
+        ...
+
+    def trials(self, labels: Labels, totals: np.ndarray, lot: Lot) -> Tried:
+        """J and print of every trial labelling of `lot`, without making it.
+
+        totals (R, K, C) are those of `labels`, in which every point has a cluster. J is `scatter` less
+        `Grid.explained` of the trial's totals, and not less than zero. The print of a labelling is the sum of label_i
+        times the words 2i and 2i + 1 of the stream (seed, 0, PRINT, 0), modulo 2^64 each.
+        """
+        ...
+
+    def adopt(self, labels: Labels, best: Labels, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
+        """Relabel restart r by trial chosen[r] of `lot`, or not where that is -1, and say what changes in the totals.
+
+        chosen (R,) int, better (R,) bool. Where better[r], the new labels are copied to `best` as well.
+        """
         ...
 
     def label(self, centers: np.ndarray) -> Labels:

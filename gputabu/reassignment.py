@@ -1,0 +1,264 @@
+"""TSC: tabu search over labellings (Al-Sultan 1995), the baseline of Gyamfi, Brusey and Hunt (2016).
+
+A solution A is the label of every point. One iteration builds NTS trials of A_c: in each, every point keeps its label
+with probability P and otherwise takes another one at random. The trial of the lowest J (eq. 2, at the centroids) that
+is not in the tabu list, or that beats J_b, becomes A_c and is appended to the list, which forgets all but the last
+MTLS labellings. Where all trials are forbidden the iteration ends with A_c as it was.
+
+A trial is never written down. Its labels are a function of addressed random words, its J follows from the totals of A_c
+and the terms of the points that change, and it is recognised by a print of 128 bits: Σ_i label_i · f_i modulo 2^64,
+twice, with random words f_i; two different labellings have equal prints with a probability below K² · 2^-128. The
+accepted trial is drawn once more to change A_c.
+
+Where the paper is silent: the start is not in the tabu list, ties go to the lowest trial, and a cluster may run
+empty: it then adds nothing to J, and its centre is the mean of all points. Labellings that differ only in the
+names of the clusters are different labellings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gputabu import lloyd, tabu
+from gputabu.backend import admit, hold, home
+from gputabu.backend.ops import Labels, Lot, Ops
+from gputabu.interrupts import Interrupts
+from gputabu.points import Totals
+from gputabu.reporting import log
+from gputabu.results import NOISE, Clustering, Stop, Trace
+from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.validation import check_choice, check_int, check_labels, check_n_clusters, check_real
+
+#: What `init=` accepts by name.
+METHODS = ("random",)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The parameters of a search."""
+
+    max_iter: int = 1000  # IT_max
+    n_trials: int = 20  # NTS
+    tenure: int = 15  # MTLS
+    keep: float = 0.95  # P
+
+    @classmethod
+    def checked(cls, max_iter: int, n_trials: int, tenure: int, keep: float) -> Plan:
+        return cls(
+            check_int("max_iter", max_iter, 1),
+            check_int("n_trials", n_trials, 1),
+            check_int("tenure", tenure, 1),
+            check_real("keep", keep, 0, 1),
+        )
+
+    @property
+    def limit(self) -> int:
+        """Words below this have a high half u with u / 2^32 < P: the point keeps its label."""
+        return min(math.ceil(self.keep * 2**32), 2**32 - 1) << 32
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """R searches between two iterations."""
+
+    labels: Labels  # (R, N) A_c; changed in place, as `best_labels` is
+    totals: np.ndarray  # (R, K, C) of A_c
+    cost: np.ndarray  # (R,) J_c
+    print: np.ndarray  # (R, 2) uint64 of A_c, less that of the start
+    best_labels: Labels  # (R, N) A_b
+    best_totals: np.ndarray  # (R, K, C) of A_b
+    best_cost: np.ndarray  # (R,) J_b
+    recent: np.ndarray  # (R, MTLS, 2) prints of the accepted labellings, in turn
+    accepted: np.ndarray  # (R,) how many there were
+    moves: np.ndarray  # (R,) points that changed cluster
+
+
+def search(
+    X: object,
+    n_clusters: int,
+    *,
+    weights: object = None,
+    init: object = "random",
+    restarts: int | Sequence[int] = 1,
+    max_iter: int = 1000,
+    n_trials: int = 20,
+    tenure: int = 15,
+    keep: float = 0.95,
+    refine: str | None = None,
+    seed: int = 0,
+    backend: str = "auto",
+    device: int | None = None,
+) -> Clustering:
+    """Cluster `X` by tabu search over labellings (TSC) and return the best of the restarts.
+
+    Parameters
+    ----------
+    X : (N, d) array, on the host or on a GPU, or Points
+    n_clusters : int
+    weights : (N,) array, optional
+    init : "random" or (N,) labels from 0 to K - 1
+    restarts : int or sequence of int
+        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    max_iter : int
+        IT_max, iterations of the tabu search; all of them are made.
+    n_trials : int
+        NTS, trial labellings per iteration.
+    tenure : int
+        MTLS, for how many accepted labellings one stays forbidden.
+    keep : float
+        P, the probability that a point keeps its label in a trial; at least 0 and below 1.
+    refine : {None, "lloyd"}
+        None returns the best labelling that was found, as the paper does: `labels` need not be the nearest of
+        `centers`, which are its centroids. "lloyd" begins K-Means from these.
+    seed : int
+    backend : {"auto", "numpy", "cuda"}
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> from gputabu import reassignment
+    >>> found = reassignment.search([[0.0], [1.0], [10.0], [11.0]], 2, keep=0.5, max_iter=50, seed=0)
+    >>> found.inertia, sorted(found.centers.ravel().tolist())
+    (1.0, [0.5, 10.5])
+    """
+    points = admit(X, weights)
+    k = check_n_clusters(n_clusters, points.n)
+    plan = Plan.checked(max_iter, n_trials, tenure, keep)
+    if refine is not None and (not isinstance(refine, str) or refine != "lloyd"):
+        raise ValueError(f"refine={refine!r} must be None or 'lloyd'.")
+    given = check_init(init, points.n, k)
+    check_int("seed", seed, 0, 2**64 - 1)
+    numbers = restart_numbers(restarts)
+    finished: list[Finished] = []
+    # The totals of all trials are held at once.
+    width = max(points.n, plan.n_trials * k * Totals.columns(points.d, points.weights is not None))
+    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+        announce(points, k, numbers, ops.name)
+        for batch in tabu.batches(numbers, width):
+            if interrupts.asked and finished:
+                break
+            start = Lot(k, seed, np.array(batch, np.uint64), step=0, n_trials=1, limit=0, given=given)
+            state, stops, trace = explore(ops, start, plan, interrupts)
+            finished.append(conclude(ops, state, stops, trace, batch, refine, interrupts))
+            report(finished[-1])
+        return home(choose(finished, ops.name, interrupts.asked), points)
+
+
+def explore(ops: Ops, start: Lot, plan: Plan, interrupts: Interrupts) -> tuple[State, list[Stop], Trace]:
+    """Run R searches from the labelling that `start` draws or has."""
+    state = begin(ops, start, plan)
+    everyone = np.arange(len(start.restarts))
+    course = Course(len(everyone))
+    course.start(state.cost)
+    stop = Stop.MAX_ITER
+    for iteration in range(1, plan.max_iter + 1):
+        lot = replace(start, step=iteration, n_trials=plan.n_trials, limit=plan.limit, given=None)
+        state = step(ops, state, lot)
+        course.add(everyone, state.cost, state.moves, best=state.best_cost)
+        log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(everyone), state.best_cost.min())
+        if interrupts.asked:
+            stop = Stop.INTERRUPTED
+            break
+    return state, [stop] * len(everyone), course.trace()
+
+
+def begin(ops: Ops, start: Lot, plan: Plan) -> State:
+    """A_c = A_b = A^(0): the first trial of points that have no label yet."""
+    r = len(start.restarts)
+    labels, best = ops.blank(r), ops.blank(r)
+    totals = ops.adopt(labels, best, start, np.zeros(r, np.int64), np.ones(r, bool)).totals
+    cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
+    none = np.zeros(r, np.int64)
+    recent = np.zeros((r, plan.tenure, 2), np.uint64)
+    return State(labels, totals, cost, np.zeros((r, 2), np.uint64), best, totals, cost, recent, none, none)
+
+
+def step(ops: Ops, state: State, lot: Lot) -> State:
+    """One iteration: move to the best trial that is allowed, whether it is better or not, and remember it."""
+    restart = np.arange(len(state.cost))
+    tried = ops.trials(state.labels, state.totals, lot)
+    prints = state.print[:, None] + tried.prints  # (R, T, 2)
+    noise = NOISE * ops.scatter
+    chosen = accept(tried.cost, forbidden(prints, state), state.best_cost, noise)  # (R,)
+    moved = chosen >= 0
+    cost = np.where(moved, tried.cost[restart, chosen], state.cost)
+    better = moved & (cost < state.best_cost - noise)
+    change = ops.adopt(state.labels, state.best_labels, lot, chosen, better)
+    totals = state.totals + change.totals
+    print_ = np.where(moved[:, None], prints[restart, chosen], state.print)
+    recent = state.recent.copy()
+    recent[restart[moved], state.accepted[moved] % recent.shape[1]] = print_[moved]
+    return State(
+        state.labels,
+        totals,
+        cost,
+        print_,
+        state.best_labels,
+        np.where(better[:, None, None], totals, state.best_totals),
+        np.where(better, cost, state.best_cost),
+        recent,
+        state.accepted + moved,
+        change.changed,
+    )
+
+
+def forbidden(prints: np.ndarray, state: State) -> np.ndarray:
+    """Which trials are in the tabu list: (R, T, 2) -> (R, T) bool."""
+    held = np.arange(state.recent.shape[1]) < state.accepted[:, None]  # (R, MTLS)
+    one, two = (prints[:, :, None, i] == state.recent[:, None, :, i] for i in (0, 1))  # (R, T, MTLS) each
+    return (one & two & held[:, None]).any(axis=-1)
+
+
+def accept(cost: np.ndarray, tabu: np.ndarray, best: np.ndarray, noise: float) -> np.ndarray:
+    """The trial of the lowest J that is not tabu or beats J_b; -1 where there is none: (R, T) -> (R,).
+
+    J is the scatter of all points less what clusters explain of it, so its rounding is relative to that scatter: values
+    closer than `noise` are equal.
+    """
+    allowed = ~tabu | (cost < best[:, None] - noise)
+    cost = np.where(allowed, cost, np.inf)
+    first = (cost <= cost.min(axis=1, keepdims=True) + noise).argmax(axis=1)
+    return np.where(allowed.any(axis=1), first, -1)
+
+
+def conclude(
+    ops: Ops,
+    state: State,
+    stops: list[Stop],
+    trace: Trace,
+    batch: Sequence[int],
+    refine: str | None,
+    interrupts: Interrupts,
+) -> Finished:
+    """A_b and its centroids, or what K-Means makes of them."""
+    r, k, _ = state.totals.shape
+    middle = np.broadcast_to(ops.grid.offset, (r, k, ops.points.d))
+    centers = ops.grid.centroids(state.best_totals, middle)
+    if refine is None:
+        return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
+    rounds = 1 if interrupts.asked else lloyd.REFINE_ITER
+    centers = lloyd.descend(ops, centers, rounds, interrupts=interrupts).centers
+    return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch)
+
+
+def check_init(init: object, n_samples: int, n_clusters: int) -> np.ndarray | None:
+    """The labels (N,) int32 to begin with, or None for random ones."""
+    if isinstance(init, str):
+        check_choice("init", init, METHODS)
+        return None
+    try:
+        array = np.asarray(init)
+    except ValueError:
+        array = np.empty(0, object)
+    if array.ndim == 0:
+        raise ValueError(f"init={init!r} must be 'random' or {n_samples} labels from 0 to {n_clusters - 1}.")
+    return check_labels("init", array, n_samples, n_clusters)
