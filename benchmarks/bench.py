@@ -85,7 +85,8 @@ CASES = tuple(
 #: (N, d, K) of the speed section.
 ROUNDS = 3
 SIZES = (
-    (100_000, 16, 64), (1_000_000, 8, 10), (20_000, 128, 256), (200_000, 32, 100), (5_000_000, 2, 5), (50_000, 64, 1000),
+    (100_000, 16, 64), (1_000_000, 8, 10), (20_000, 128, 256),
+    (200_000, 32, 100), (5_000_000, 2, 5), (50_000, 64, 1000),
 )  # fmt: skip
 BACKENDS = ["numpy"] if numba_unusable() else ["numba", "numpy"]
 
@@ -139,7 +140,7 @@ def speed() -> list[dict[str, Any]]:
             times = per_iteration(n, d, k, dtype)
             rows.append({"n": n, "d": d, "k": k, "dtype": np.dtype(dtype).name} | times)
             print(f"{n:>9}{d:>5}{k:>5}  {np.dtype(dtype).name:8}{times['sklearn']:>7.2f}ms", end="")
-            for name, value in list(times.items())[1:]:
+            for value in list(times.values())[1:]:
                 print(f"{value:>9.2f}{value / times['sklearn']:>6.2f}x", end="")
             print(flush=True)
     for name in [name for name in times if name != "sklearn"]:

@@ -62,8 +62,8 @@ class Scales(NamedTuple):
 
     origin: np.ndarray  # (d,) the offset in the dtype of the points
     axes: np.ndarray  # (4, d): offset, 2^(LIMB - coordinate), 2^(coordinate - LIMB), 2^(coordinate - 2 LIMB)
-    weight: tuple[float, float, float]  # 2^(LIMB - weight), 2^(weight - LIMB), 2^(weight - 2 LIMB)
-    cost: tuple[float, float, float, float]  # 2^(LIMB - cost), and of the three limbs of J
+    weight: tuple[float, ...]  # (3,): 2^(LIMB - weight), 2^(weight - LIMB), 2^(weight - 2 LIMB)
+    cost: tuple[float, ...]  # (4,): 2^(LIMB - cost), and of the three limbs of J
     key: float  # 2^(100 - square)
     unit: float  # of the fast coordinates
     trust: float  # relative error of a fast score

@@ -10,9 +10,8 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any
 
-import numba
 import numpy as np
-from numba.core import event
+from numba.core import config, event
 
 from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import numba_restarts
@@ -38,7 +37,7 @@ class NumbaOps(NumpyOps):
     name = "numba"
 
     def __init__(self, points: Points, threads: int | None = None) -> None:
-        super().__init__(points, threads or min(thread_count(), numba.config.NUMBA_NUM_THREADS))
+        super().__init__(points, threads or min(thread_count(), config.NUMBA_NUM_THREADS))
 
     # -- passes ----------------------------------------------------------------------------------
 
@@ -179,7 +178,7 @@ class NumbaOps(NumpyOps):
         trust, exact = (2.2 * (d + 6) * np.finfo(dtype).eps / 2 for dtype in (np.float32, np.float64))
         unit = unit_for(reach, np.dtype(np.float32))
         return Scales(
-            origin=(offset).astype(self.points.dtype),
+            origin=offset.astype(self.points.dtype),
             axes=np.stack([offset, power(LIMB - coordinate), power(coordinate - LIMB), power(coordinate - 2 * LIMB)]),
             weight=tuple(float(power(e)) for e in (LIMB - weight, weight - LIMB, weight - 2 * LIMB)),
             cost=tuple(float(power(e)) for e in (LIMB - cost, cost - LIMB, cost - 2 * LIMB, cost - 3 * LIMB)),
