@@ -11,6 +11,9 @@ import json
 import os
 import platform
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -88,6 +91,12 @@ SIZES = (
     (100_000, 16, 64), (1_000_000, 8, 10), (20_000, 128, 256),
     (200_000, 32, 100), (5_000_000, 2, 5), (50_000, 64, 1000),
 )  # fmt: skip
+#: (N, d, K) of the growth section.
+GROWTH = {
+    "N": [(n, 16, 64) for n in (50_000, 158_000, 500_000, 1_580_000, 5_000_000)],
+    "K": [(40_000, 64, k) for k in (200, 632, 2000, 6320, 20_000)],
+    "d": [(10_000, d, 100) for d in (50, 158, 500, 1580, 5000)],
+}
 BACKENDS = ["numpy"] if numba_unusable() else ["numba", "numpy"]
 
 
@@ -183,25 +192,120 @@ def per_iteration(n: int, d: int, k: int, dtype: type) -> dict[str, float]:
     return {name: 1000 * statistics.median(times) for name, times in taken.items()}
 
 
-def tabu_step(ops: Any, means: np.ndarray) -> float:
-    """Seconds of one tabu iteration, assign and survey: the median of ten."""
+def tabu_step(ops: Any, means: np.ndarray, typical: Callable[[list[float]], float] = statistics.median) -> float:
+    """Seconds of one tabu iteration, assign and survey: typically, of ten."""
     plan = quantized.Plan()
     state = quantized.begin(ops, means, plan)
     taken = []
     for _ in range(10):
         seconds, state = timed(quantized.step, ops, state, plan)
         taken.append(seconds)
-    return statistics.median(taken)
+    return typical(taken)
+
+
+def growth(plot: Path | None = None) -> list[dict[str, Any]]:
+    """Milliseconds of a tabu iteration as N, K and d grow a hundredfold, and the exponents of a fit."""
+    backend = BACKENDS[0]
+    rows = []
+    for axis, sizes in GROWTH.items():
+        times = [least_step(backend, *size) for size in sizes]
+        values = [size["NdK".index(axis)] for size in sizes]
+        exponent = float(np.polyfit(np.log(values), np.log(times), 1)[0])
+        others = ", ".join(f"{name} = {sizes[0]['NdK'.index(name)]}" for name in "NdK" if name != axis)
+        cells = "".join(f"{value:>10}: {1000 * t:7.2f}" for value, t in zip(values, times, strict=True))
+        print(f"{backend}, {others}; {axis} ={cells}   exponent {exponent:.2f}", flush=True)
+        rows.append({"axis": axis, "fixed": others, "values": values, "seconds": times, "exponent": exponent})
+    if plot is not None:
+        draw_growth(rows, plot)
+    return rows
+
+
+def least_step(backend: str, n: int, d: int, k: int) -> float:
+    """Seconds of the fastest of some tabu iterations."""
+    X = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
+    with hold(Points.of(X), backend) as ops:
+        return tabu_step(ops, (np.arange(k) * (n // k))[None], min)
+
+
+def draw_growth(rows: list[dict[str, Any]], file: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.4), layout="constrained")
+    for axes, row in zip(figure.subplots(1, len(rows), sharey=True), rows, strict=True):
+        ms = [1000 * seconds for seconds in row["seconds"]]
+        axes.loglog(row["values"], ms, "o-")
+        axes.loglog(row["values"], [ms[-1] * v / row["values"][-1] for v in row["values"]], ":", label="linear")
+        axes.set(xlabel=row["axis"], title=f"{row['fixed']}\nexponent {row['exponent']:.2f}")
+        axes.legend(frameon=False)
+    figure.axes[0].set_ylabel("ms per tabu iteration")
+    figure.savefig(file, dpi=150)
+    print(f"plot written to {file}")
+
+
+def restarts() -> list[dict[str, Any]]:
+    """Seconds of 100 restarts of QM-TS against 100 of scikit-learn's KMeans from random starts."""
+    rows = []
+    for case, X in at_hand([case for case in CASES if case.name in ("Iris-3", "Glass-6", "Cloud-25")]):
+        backend = BACKENDS[0]
+        model = KMeans(case.k, init="random", n_init=RESTARTS, random_state=0)
+        quantized.search(X, case.k, backend=backend)  # what is compiled at the first use is not counted
+        pairs = [(timed(model.fit, X)[0], timed(all_at_once, X, case.k, backend)[0]) for _ in range(ROUNDS)]
+        theirs, ours = (statistics.median(side) for side in zip(*pairs, strict=True))
+        row = {"case": case.name, "sklearn_s": theirs, "qmts_s": ours, "ratio": ours / theirs}
+        print(f"{case.name:10}scikit-learn {theirs:7.3f}   QM-TS, {backend} {ours:7.3f}   ratio {row['ratio']:.2f}")
+        rows.append(row)
+    return rows
+
+
+def start() -> dict[str, float]:
+    """Seconds to import, and of a first fit of Iris with nothing compiled yet, and with code kept on disk."""
+    imports = [fresh(IMPORT) for _ in range(ROUNDS)]
+    row = {"import_beyond_sklearn": statistics.median(imports)}
+    if BACKENDS[0] == "numba":
+        with tempfile.TemporaryDirectory() as folder:
+            row["cold_first_fit"] = fresh(FIRST_FIT, NUMBA_CACHE_DIR=folder)
+            row["warm_first_fit"] = statistics.median(fresh(FIRST_FIT, NUMBA_CACHE_DIR=folder) for _ in range(ROUNDS))
+    for name, value in row.items():
+        print(f"{name:24}{value:6.2f} s")
+    return row
+
+
+#: Programs that print seconds. The second prints what a first fit takes longer than a second one.
+IMPORT = """
+import time, sklearn.cluster
+begun = time.perf_counter()
+import gputabu
+print(time.perf_counter() - begun)
+"""
+FIRST_FIT = """
+import time
+from sklearn.datasets import load_iris
+import gputabu
+X, taken = load_iris().data, []
+for _ in range(2):
+    begun = time.perf_counter()
+    gputabu.TabuKMeans(3, random_state=0, backend="numba").fit(X)
+    taken.append(time.perf_counter() - begun)
+print(taken[0] - taken[1])
+"""
+
+
+def fresh(program: str, **environment: str) -> float:
+    """What a program prints, run by a Python of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return float(done.stdout)
 
 
 def batch() -> list[dict[str, Any]]:
-    """100 restarts at once (the mean of once before and once after) against one by one."""
+    """100 restarts at once (the mean of once before and once after) against one by one, on NumPy."""
     print(f"{'':10}{'batch s':>10}{'single s':>10}{'ratio':>8}  equal")
     rows = []
     for case, X in at_hand([case for case in CASES if case.name in ("Iris-3", "Glass-6", "Cloud-25")]):
-        before, found = timed(METHODS["QM-TS"], X, case.k)
+        before, found = timed(all_at_once, X, case.k, "numpy")
         apart, singles = timed(one_by_one, X, case.k)
-        after, _ = timed(METHODS["QM-TS"], X, case.k)
+        after, _ = timed(all_at_once, X, case.k, "numpy")
         row = {"case": case.name, "batch_s": (before + after) / 2, "single_s": apart}
         row |= {"ratio": row["batch_s"] / apart, "equal": same(found, singles)}
         print(f"{case.name:10}{row['batch_s']:>10.2f}{apart:>10.2f}{row['ratio']:>8.3f}  {yes(row['equal'])}")
@@ -209,8 +313,12 @@ def batch() -> list[dict[str, Any]]:
     return rows
 
 
+def all_at_once(X: np.ndarray, k: int, backend: str) -> Clustering:
+    return quantized.search(X, k, init="random", restarts=RESTARTS, backend=backend)
+
+
 def one_by_one(X: np.ndarray, k: int) -> list[Clustering]:
-    return [quantized.search(X, k, init="random", restarts=[i]) for i in range(RESTARTS)]
+    return [quantized.search(X, k, init="random", restarts=[i], backend="numpy") for i in range(RESTARTS)]
 
 
 def same(found: Clustering, singles: list[Clustering]) -> bool:
@@ -223,23 +331,26 @@ def same(found: Clustering, singles: list[Clustering]) -> bool:
     return all(np.array_equal(one, other) for one, other in pairs)
 
 
-def memory() -> dict[str, float] | None:
+def memory() -> list[dict[str, Any]]:
     """Peak memory of a large fit, in a process of its own."""
     if platform.system() != "Linux":
         print("skipped: peak memory is read from /proc, which only Linux has")
-        return None
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
-        row = fresh.submit(large_fit).result()
-    print(f"TabuKMeans(100) on 2M x 16 float32, X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
-    print(f"peak above X: {row['peak_above_x_mb']:.0f} MB (limit 600)")
-    return row
+        return []
+    rows = []
+    for backend in BACKENDS:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            row = {"backend": backend} | process.submit(large_fit, backend).result()
+        print(f"TabuKMeans(100) on 2M x 16 float32, {backend}: X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
+        print(f"peak above X: {row['peak_above_x_mb']:.0f} MB (limit 600)")
+        rows.append(row)
+    return rows
 
 
-def large_fit() -> dict[str, float]:
+def large_fit(backend: str) -> dict[str, float]:
     X = np.random.default_rng(0).standard_normal((2_000_000, 16), dtype=np.float32)
     before = resident_mb("VmRSS")
     # Only centroids, because K-Means takes long to converge on noise and holds the same arrays.
-    model = TabuKMeans(100, max_iter=3, patience=3, refine="centroid", random_state=0)
+    model = TabuKMeans(100, max_iter=3, patience=3, refine="centroid", random_state=0, backend=backend)
     seconds, _ = timed(model.fit, X)
     return {"x_mb": X.nbytes / 1e6, "seconds": seconds, "peak_above_x_mb": resident_mb("VmHWM") - before}
 
@@ -271,13 +382,22 @@ def yes(value: bool) -> str:
     return "yes" if value else "NO"
 
 
-SECTIONS = {"quality": quality, "speed": speed, "batch": batch, "memory": memory}
+SECTIONS: dict[str, Callable[..., Any]] = {
+    "quality": quality,
+    "speed": speed,
+    "growth": growth,
+    "restarts": restarts,
+    "start": start,
+    "batch": batch,
+    "memory": memory,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default=",".join(SECTIONS), metavar="LIST", help="of %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to FILE")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="also draw the growth into FILE")
     arguments = parser.parse_args()
     wanted = arguments.only.split(",")
     if unknown := [name for name in wanted if name not in SECTIONS]:
@@ -285,7 +405,7 @@ def main() -> None:
     results = {}
     for name in wanted:
         print(f"\n== {name}: {SECTIONS[name].__doc__}", flush=True)
-        results[name] = SECTIONS[name]()
+        results[name] = growth(arguments.plot) if name == "growth" else SECTIONS[name]()
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -49,7 +49,12 @@ def find_gpu() -> tuple[str | None, str]:
 
 GPU, GPU_LINE = find_gpu()
 NUMBA = gputabu.backend.numba_unusable() is None
-BACKENDS = ["numpy", pytest.param("numba", marks=pytest.mark.numba), pytest.param("cuda", marks=pytest.mark.gpu)]
+BACKENDS = [
+    "numpy",
+    pytest.param("numba", marks=pytest.mark.numba),
+    pytest.param("numba, by passes", marks=pytest.mark.numba),
+    pytest.param("cuda", marks=pytest.mark.gpu),
+]
 
 
 LINES = [GPU_LINE] + ([] if NUMBA else ["the compiled CPU backend is not tested: numba is not installed"])
@@ -74,9 +79,18 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    """Name of a backend that runs here; tests that take it run once per backend."""
-    return request.param
+def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Name of a backend that runs here; tests that take it run once per backend.
+
+    The compiled one does whole restarts of small data in one call, and leaves short passes to NumPy. Here no pass is
+    short, so that all its code is tested on small data, and once more no data is small.
+    """
+    name, *by_passes = request.param.split(", ")
+    if name == "numba":
+        monkeypatch.setattr("gputabu.backend.numba_ops.FEW", 0)
+        if by_passes:
+            monkeypatch.setattr("gputabu.backend.numba_restarts.SMALL", 0)
+    return name
 
 
 @pytest.fixture(autouse=True)

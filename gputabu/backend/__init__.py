@@ -138,6 +138,10 @@ def numba_unusable() -> str | None:
     return None
 
 
+# It takes a moment, once; better at the import than in somebody's first fit.
+numba_unusable()
+
+
 @functools.cache
 def _warn_once(reason: str, instead: str) -> None:
     warnings.warn(f"{reason} Using {instead} instead.", RuntimeWarning, stacklevel=4)

@@ -498,24 +498,33 @@ class Bench(NamedTuple):
     next: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
 
 
-class Searches(NamedTuple):
-    """R tabu searches between two iterations, and their traces."""
+class Restarts(NamedTuple):
+    """R restarts between two iterations, and their traces: of the tabu search, or of K-Means, which `prints` belong to.
+
+    What the other one needs is empty. AGE counts the solutions that a search has judged, the start included, and the
+    iterations that a descent has made.
+    """
 
     labels: np.ndarray  # (R, N) int32
     totals: np.ndarray  # (R, K, C) int64
+    status: np.ndarray  # (R, 3) int64: AGE, DONE (or GOING), STALE
+    cost: np.ndarray  # (R, 2, T + 1) J, and J_b of a search; (R, 0, 0) for a descent that is not traced
     means: np.ndarray  # (R, 2, K) int64, M_c and M_b
     rows: np.ndarray  # (R, K, L) int64, tabu rows
     length: np.ndarray  # (R, K) int64, of the rows
-    status: np.ndarray  # (R, 3) int64: solutions judged, why it stopped or GOING, r
-    cost: np.ndarray  # (R, 2, T + 1): J and J_b
-    path: np.ndarray  # (R, T + 1, K) int64
+    path: np.ndarray  # (R, T + 1, K) int64, M_c; for a descent, (R, T, 1), labels that changed
+    centers: np.ndarray  # (R, K, d) float64
+    prints: np.ndarray  # (R, T) uint64, of the totals of every iteration
 
 
-@compiled
-def move_all(X, scales, moved, length):
-    """`move` for every block."""
-    for b in range(len(moved)):
-        move(X[b * BLOCK : (b + 1) * BLOCK], scales.origin, scales.unit, moved[b], length[b])
+class Limits(NamedTuple):
+    """When restarts end, and what they go by."""
+
+    max_iter: int
+    patience: int
+    shared: bool  # scope "global"
+    allowed: float  # squared shift of all centres together
+    scatter: float  # J of one cluster
 
 
 @inner
@@ -572,30 +581,54 @@ def cost_at(X, weights, centers, labels, cost, sums, squares, keys, barred, key_
 
 
 @compiled
-def explore_restart(data, its, r, max_iter, patience, shared, until, scales, fast, bench, desk):
-    """Go on with search r until it ends or has judged `until` solutions: `gputabu.quantized.explore`."""
+def run_restart(data, its, r, limits, until, scales, fast, bench, desk):
+    """Go on with restart r until it ends or its age is `until`: `gputabu.quantized.explore`, `gputabu.lloyd.descend`.
+
+    One function for both, because most of it is the same code, which would be compiled twice.
+    """
     k, d = bench.means.shape
-    labels, totals, means, status = its.labels[r], its.totals[r], its.means[r], its.status[r]
-    rows, length = its.rows[r], its.length[r]
+    X, weights, axes, weight = data.X, data.weights, scales.axes, scales.weight
+    labels, totals, status, rows, length = its.labels[r], its.totals[r], its.status[r], its.rows[r], its.length[r]
+    descent = its.prints.shape[1] > 0
+    keys = bench.keys[:0] if descent else bench.keys
     while status[DONE] == GOING and status[AGE] < until:
         for a in range(k):
             for j in range(d):
-                bench.centers[0, a, j] = np.float64(data.X[means[0, a], j])
+                if descent:
+                    bench.centers[0, a, j] = its.centers[r, a, j]
+                else:
+                    bench.centers[0, a, j] = np.float64(X[its.means[r, 0, a], j])
+        centers = bench.centers[0]
         ready(bench.centers, scales, fast)
-        assign_all(
-            data.X, data.weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk
-        )
-        take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], bench.means)
-        bar(rows, length, labels, shared, bench.barred, True)
-        cost = cost_at(
-            data.X, data.weights, bench.means, labels, scales.cost, bench.sums, desk.squares, bench.keys,
-            bench.barred, scales.key,
-        )  # fmt: skip
-        bar(rows, length, labels, shared, bench.barred, False)
-        judge(cost, means, status, its.cost[r], its.path[r], max_iter, patience)
-        if status[DONE] == GOING:
-            choose(data.weights, labels, totals, means, rows, length, shared, bench.keys, bench.next)
-            enter(means, rows, length, bench.next)
+        changed = assign_all(X, weights, data.moved, data.length, fast, labels, totals, axes, weight[0], desk)
+        if descent:
+            farthest(X, weights, centers, labels, totals, scales.key, bench.next[0])
+            lend(X, weights, labels, totals, axes, weight[0], bench.next[0], 1, desk.term)
+        else:
+            bar(rows, length, labels, limits.shared, bench.barred, True)
+        take_means(totals, axes, weight[1], weight[2], centers, bench.means)
+        if descent:
+            lend(X, weights, labels, totals, axes, weight[0], bench.next[0], -1, desk.term)
+        cost = 0.0
+        if not descent or (status[AGE] == 0 and its.cost.shape[1]):
+            at = centers if descent else bench.means
+            cost = cost_at(
+                X, weights, at, labels, scales.cost, bench.sums, desk.squares, keys, bench.barred, scales.key
+            )
+        if descent:
+            if its.cost.shape[1]:
+                if status[AGE] == 0:
+                    its.cost[r, 0, 0] = cost
+                inside = limits.scatter - between(totals, axes, weight[1], weight[2])
+                its.cost[r, 0, status[AGE] + 1] = max(inside, 0.0)
+                its.path[r, status[AGE], 0] = changed
+            arrive(its.centers[r], bench.means, totals, its.prints[r], changed, status, limits.max_iter, limits.allowed)
+        else:
+            bar(rows, length, labels, limits.shared, bench.barred, False)
+            judge(cost, its.means[r], status, its.cost[r], its.path[r], limits.max_iter, limits.patience)
+            if status[DONE] == GOING:
+                choose(weights, labels, totals, its.means[r], rows, length, limits.shared, keys, bench.next)
+                enter(its.means[r], rows, length, bench.next)
 
 
 @inner
@@ -670,57 +703,22 @@ def enter(means, rows, length, chosen):
         means[0, a] = chosen[0, a]
 
 
-class Descents(NamedTuple):
-    """R descents of K-Means between two iterations, and their traces."""
-
-    labels: np.ndarray  # (R, N) int32
-    totals: np.ndarray  # (R, K, C) int64
-    centers: np.ndarray  # (R, K, d) float64
-    status: np.ndarray  # (R, 2) int64: iterations made, why it stopped or GOING
-    prints: np.ndarray  # (R, T) uint64, of the totals of every iteration
-    cost: np.ndarray  # (R, T + 1) J at the first centres, then at the centroids; (R, 0) where not wanted
-    changed: np.ndarray  # (R, T) int64, labels that changed; likewise
-
-
-@compiled
-def descend_restart(data, its, r, max_iter, allowed, scatter, until, scales, fast, bench, desk):
-    """Go on with descent r until it ends or has made `until` iterations: `gputabu.lloyd.descend`."""
-    k, d = bench.means.shape
-    labels, totals, centers, status = its.labels[r], its.totals[r], its.centers[r], its.status[r]
-    X, weights, axes = data.X, data.weights, scales.axes
-    while status[DONE] == GOING and status[AGE] < until:
-        iteration = status[AGE]
-        for a in range(k):
-            for j in range(d):
-                bench.centers[0, a, j] = centers[a, j]
-        ready(bench.centers, scales, fast)
-        changed = assign_all(X, weights, data.moved, data.length, fast, labels, totals, axes, scales.weight[0], desk)
-        if its.cost.shape[1]:
-            if iteration == 0:
-                its.cost[r, 0] = cost_at(
-                    X, weights, centers, labels, scales.cost, bench.sums, desk.squares, bench.keys[:0],
-                    bench.barred, scales.key,
-                )  # fmt: skip
-            inside = scatter - between(totals, axes, scales.weight[1], scales.weight[2])
-            its.cost[r, iteration + 1] = max(inside, 0.0)
-            its.changed[r, iteration] = changed
-        given = bench.next[0]
-        farthest(X, weights, centers, labels, totals, scales.key, given)
-        lend(X, weights, labels, totals, axes, scales.weight[0], given, 1, desk.term)
-        take_means(totals, axes, scales.weight[1], scales.weight[2], bench.centers[0], bench.means)
-        lend(X, weights, labels, totals, axes, scales.weight[0], given, -1, desk.term)
-        shift = 0.0
-        for a in range(k):
-            shift += square(bench.means[a], centers[a])
-            for j in range(d):
-                centers[a, j] = bench.means[a, j]
-        status[AGE] = iteration + 1
-        if came_back(totals, its.prints[r], iteration) or changed == 0:
-            status[DONE] = CONVERGED
-        elif allowed > 0.0 and shift <= allowed:
-            status[DONE] = TOLERANCE
-        elif iteration + 1 == max_iter:
-            status[DONE] = MAX_ITER
+@inner
+def arrive(centers, means, totals, prints, changed, status, max_iter, allowed):
+    """Go to the centroids, and whether the descent ends there."""
+    shift = 0.0
+    for a in range(len(centers)):
+        shift += square(means[a], centers[a])
+        for j in range(centers.shape[1]):
+            centers[a, j] = means[a, j]
+    iteration = status[AGE]
+    status[AGE] = iteration + 1
+    if came_back(totals, prints, iteration) or changed == 0:
+        status[DONE] = CONVERGED
+    elif allowed > 0.0 and shift <= allowed:
+        status[DONE] = TOLERANCE
+    elif iteration + 1 == max_iter:
+        status[DONE] = MAX_ITER
 
 
 @inner

@@ -29,6 +29,8 @@ from gputabu.reporting import log
 PIECES = 8
 #: Blocks in a piece at the least: handing one to compiled code costs as much as a block or two.
 FEWEST = 8
+#: Work of a pass (restarts times points times centres times features) that NumPy does in about a millisecond.
+FEW = 1 << 18
 
 
 class NumbaOps(NumpyOps):
@@ -37,12 +39,15 @@ class NumbaOps(NumpyOps):
     name = "numba"
 
     def __init__(self, points: Points, threads: int | None = None) -> None:
-        super().__init__(points, threads or min(thread_count(), config.NUMBA_NUM_THREADS))
+        allowed = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+        super().__init__(points, threads or min(thread_count(), allowed))
 
     # -- passes ----------------------------------------------------------------------------------
 
     def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
         r, k, _ = centers.shape
+        if self.few(r, k):
+            return super().assign(centers, labels)
         scales = self.scales
         fast = self.ready(centers, scales)
 
@@ -64,6 +69,8 @@ class NumbaOps(NumpyOps):
         forbidden: np.ndarray | None = None,
     ) -> np.ndarray:
         r, k, _ = centers.shape
+        if self.few(r):
+            return super()._own_distances(centers, labels, cost, least, forbidden)
         to_limbs, key_scale = float(power(LIMB - cost)), self.scales.key
         centers = np.ascontiguousarray(centers)
         flags = np.zeros((r, 0), np.bool_) if forbidden is None else forbidden
@@ -85,6 +92,8 @@ class NumbaOps(NumpyOps):
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
+        if self.few(r, k):
+            return super().label(centers)
         labels = self.blank(r)
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
         scales = self._scales(middle, float(np.abs(centers - middle).max()))
@@ -103,9 +112,13 @@ class NumbaOps(NumpyOps):
     # -- seeding ---------------------------------------------------------------------------------
 
     def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
+        if self.few(len(seeds)):
+            return super().cover(seeds, covered)
         self._cover(seeds[:, None], covered, np.ones(len(seeds)), lower=True)
 
     def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        if self.few(*seeds.shape[:2]):
+            return super().trial_gains(seeds, covered, shift)
         return self._cover(seeds, covered, power(shift), lower=False)
 
     def _cover(self, seeds: np.ndarray, covered: np.ndarray, powers: np.ndarray, lower: bool) -> np.ndarray:
@@ -122,9 +135,13 @@ class NumbaOps(NumpyOps):
         return np.sum(self.workers.map(look, self.pieces()), axis=0)
 
     def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        if self.few(len(covered)):
+            return super().potential(covered, shift)
         return self._potentials(covered, shift)[1].sum(axis=0)
 
     def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        if self.few(len(covered)):
+            return super().sample(covered, shift, targets)
         pieces, sums = self._potentials(covered, shift)
         ends = sums.cumsum(axis=0)  # (pieces, R)
         rows = np.full(targets.shape, -1, np.int64)
@@ -155,6 +172,10 @@ class NumbaOps(NumpyOps):
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         return numba_restarts.descend(self, centers, orders)
+
+    def few(self, restarts: int, centers: int = 1) -> bool:
+        """Whether a pass is so short that NumPy's does as well: code that is not needed is not compiled, or loaded."""
+        return restarts * centers * self.points.n * self.points.d <= FEW
 
     # -- what kernels are given ------------------------------------------------------------------
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from gputabu.backend import numba_kernels as kernels
-from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Descents, Searches
+from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Limits, Restarts
 from gputabu.backend.ops import Descended, Descending, Explored, Orders
 from gputabu.results import Stop
 
@@ -37,18 +37,13 @@ def explore(ops: NumbaOps, means: np.ndarray, orders: Orders) -> Explored | None
     capacity = min(t, n + 1)  # a tabu row holds each point once at the most, and gains one entry per iteration
     if not small(ops, k) or 8 * r * k * (capacity + t) > STATE_BYTES:
         return None
-    its = Searches(
-        labels=np.full((r, n), -1, np.int32),
-        totals=np.zeros((r, k, ops.columns), np.int64),
+    its = blank(ops, r, k)._replace(
+        cost=np.full((r, 2, t), np.nan),
         means=np.stack([means, means], axis=1),
         rows=np.empty((r, k, capacity), np.int64),
-        length=np.zeros((r, k), np.int64),
-        status=np.zeros((r, 3), np.int64),
-        cost=np.full((r, 2, t), np.nan),
         path=np.full((r, t, k), -1, np.int64),
     )
-    limits = orders.max_iter, orders.patience, orders.shared
-    run(ops, k, kernels.explore_restart, its, limits, orders.interrupted)
+    run(ops, its, Limits(orders.max_iter, orders.patience, orders.shared, 0.0, 0.0), orders.interrupted)
     age = its.status[:, kernels.AGE]
     t = int(age.max())
     current, best = its.cost[:, 0, :t], its.cost[:, 1, :t]
@@ -58,26 +53,41 @@ def explore(ops: NumbaOps, means: np.ndarray, orders: Orders) -> Explored | None
 
 def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended | None:
     """Run K-Means from centers (R, K, d); None where the data is not small, or the centres not within its box."""
-    (r, k, _), n, t = centers.shape, ops.points.n, orders.max_iter
+    (r, k, _), t = centers.shape, orders.max_iter
     bounds = ops.bounds
     if not small(ops, k) or 24 * r * t > STATE_BYTES:
         return None
     if (centers < bounds.low).any() or (centers > bounds.high).any():
         return None
-    its = Descents(
-        labels=np.full((r, n), -1, np.int32),
-        totals=np.zeros((r, k, ops.columns), np.int64),
+    traced = orders.traced
+    its = blank(ops, r, k)._replace(
+        cost=np.full((r, 1, t + 1) if traced else (r, 0, 0), np.nan),
+        path=np.full((r, t if traced else 0, 1), -1, np.int64),
         centers=np.array(centers, np.float64),
-        status=np.zeros((r, 2), np.int64),
         prints=np.empty((r, t), np.uint64),
-        cost=np.full((r, t + 1 if orders.traced else 0), np.nan),
-        changed=np.full((r, t if orders.traced else 0), -1, np.int64),
     )
-    limits = orders.max_iter, orders.allowed, ops.scatter if orders.traced else 0.0
-    run(ops, k, kernels.descend_restart, its, limits, orders.interrupted)
+    scatter = ops.scatter if traced else 0.0
+    run(ops, its, Limits(t, 0, False, float(orders.allowed), scatter), orders.interrupted)
     t = int(its.status[:, kernels.AGE].max())
     stops = [STOPS[int(code)] for code in its.status[:, kernels.DONE]]
-    return Descended(its.centers, stops, its.cost[:, : t + 1], its.changed[:, :t])
+    current = its.cost[:, 0, : t + 1] if traced else np.empty((r, 0))
+    return Descended(its.centers, stops, current, its.path[:, :t, 0])
+
+
+def blank(ops: NumbaOps, r: int, k: int) -> Restarts:
+    """R restarts that have not begun."""
+    return Restarts(
+        labels=np.full((r, ops.points.n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        status=np.zeros((r, 3), np.int64),
+        cost=np.empty((r, 0, 0)),
+        means=np.empty((r, 2, 0), np.int64),
+        rows=np.empty((r, k, 0), np.int64),
+        length=np.zeros((r, k), np.int64),
+        path=np.empty((r, 0, 0), np.int64),
+        centers=np.empty((r, 0, 0)),
+        prints=np.empty((r, 0), np.uint64),
+    )
 
 
 def small(ops: NumbaOps, k: int) -> bool:
@@ -85,25 +95,18 @@ def small(ops: NumbaOps, k: int) -> bool:
     return len(ops.points.chunks) == 1 and n <= MAX_POINTS and n * k * d <= SMALL
 
 
-def run(
-    ops: NumbaOps,
-    k: int,
-    kernel: Callable[..., None],
-    its: Searches | Descents,
-    limits: tuple[Any, ...],
-    interrupted: Callable[[], bool],
-) -> None:
+def run(ops: NumbaOps, its: Restarts, limits: Limits, interrupted: Callable[[], bool]) -> None:
     """Deal the restarts to the threads; each is taken to its end, or, once interrupted, at least to a first result."""
-    data, scales = held(ops), ops.scales
-    stride = max(1, SLICE // (ops.points.n * k * ops.points.d))
+    data, scales, k, d = held(ops), ops.scales, its.totals.shape[1], ops.points.d
+    stride = max(1, SLICE // (ops.points.n * k * d))
 
     def work(restarts: Iterable[int]) -> None:
-        fast, bench, desk = Centers.empty(1, k, ops.points.d), place(ops, k), ops.desk(k)
+        fast, bench, desk = Centers.empty(1, k, d), place(ops, k), ops.desk(k)
         for r in restarts:
             status = its.status[r]
             while not status[kernels.DONE] and not (status[kernels.AGE] and interrupted()):
                 until = 1 if interrupted() else int(status[kernels.AGE]) + stride
-                kernel(data, its, r, *limits, until, scales, fast, bench, desk)
+                kernels.run_restart(data, its, r, limits, until, scales, fast, bench, desk)
 
     ops.workers.map(work, range(len(its.status)))
 
@@ -112,10 +115,11 @@ def held(ops: NumbaOps) -> Data:
     """The points with what the fast scores need of them, which all restarts share."""
     (block,) = ops.points.blocks(ops.points.n)
     X, weights, _ = ops.given(block)
-    blocks = -(-len(X) // BLOCK)
-    moved, length = np.zeros((blocks, ops.points.d, BLOCK), np.float32), np.zeros((blocks, BLOCK), np.float32)
-    kernels.move_all(X, ops.scales, moved, length)
-    return Data(X, weights, moved, length)
+    (n, d), blocks = X.shape, -(-len(X) // BLOCK)
+    moved = np.zeros((blocks * BLOCK, d), np.float32)
+    moved[:n] = (X - ops.scales.origin) * ops.scales.unit
+    length = np.sqrt((moved * moved).sum(axis=1)).reshape(blocks, BLOCK)
+    return Data(X, weights, np.ascontiguousarray(moved.reshape(blocks, BLOCK, d).transpose(0, 2, 1)), length)
 
 
 def place(ops: NumbaOps, k: int) -> Bench:
