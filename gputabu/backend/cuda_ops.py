@@ -60,10 +60,10 @@ class CudaOps(CudaSeeding):
         self._relabel(centers, labels, totals, changed, self.grid.offset)
         return Assigned(totals.get(), changed.get())
 
-    @on_device
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         return None
 
+    @on_device
     def label(self, centers: np.ndarray) -> Any:
         r, _, d = centers.shape
         if self.points.on_device:
