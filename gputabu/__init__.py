@@ -4,7 +4,18 @@ from gputabu.backend import BackendUnavailable
 from gputabu.estimators import KMeans, TabuKMeans
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
+from gputabu.selection import KSelection, select_k
 
 __version__ = "0.1.0"
 
-__all__ = ["BackendUnavailable", "Clustering", "KMeans", "Points", "Stop", "TabuKMeans", "Trace"]
+__all__ = [
+    "BackendUnavailable",
+    "Clustering",
+    "KMeans",
+    "KSelection",
+    "Points",
+    "Stop",
+    "TabuKMeans",
+    "Trace",
+    "select_k",
+]

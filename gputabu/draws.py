@@ -16,6 +16,9 @@ class Purpose(IntEnum):
     """Keeps the streams of different uses apart."""
 
     START = 0  # which points a restart begins with
+    GROWTH = 16  # which points are added to the centres of fewer clusters
+    SAMPLE = 17  # which points stand for all
+    REFERENCE = 18  # points without clusters, to compare with
 
 
 def words(seed: int, restart: int, n: int, *, purpose: Purpose = Purpose.START, step: int = 0) -> np.ndarray:
@@ -23,6 +26,11 @@ def words(seed: int, restart: int, n: int, *, purpose: Purpose = Purpose.START, 
     key = np.array([seed, restart], dtype=np.uint64)
     counter = np.array([0, 0, step, purpose], dtype=np.uint64)
     return np.random.Philox(key=key, counter=counter).random_raw(n)
+
+
+def uniforms(words: np.ndarray) -> np.ndarray:
+    """Map words to uniform numbers in [0, 1), multiples of 2^-53."""
+    return (words >> np.uint64(11)) * 2.0**-53
 
 
 def below(words: np.ndarray, totals: np.ndarray) -> np.ndarray:
