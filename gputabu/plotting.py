@@ -158,14 +158,19 @@ def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str]
         likes = found.recommended.get(name)
         label = NAMES[name] if likes is None else f"{NAMES[name]}: K = {likes}"
         ax.plot(ks, values, "o-", ms=4, color=colour, lw=1.3 if i else 2.2, zorder=3 - i / 10, label=label)
-        ax.plot(ks[ks == likes], values[ks == likes], "o", ms=10, mfc=colour, mec="white", mew=1.5, zorder=4)
+        # Rings where criteria agree.
+        dot: dict[str, Any] = {"ms": 8 + 4 * i, "mec": "white", "mew": 1, "zorder": 4 - i / 10}
+        ax.plot(ks[ks == likes], values[ks == likes], "o", mfc=colour, **dot)
     ax.axvline(found.n_clusters, color="black", ls="--", lw=1, zorder=1, label=f"recommended: K = {found.n_clusters}")
     ax.set(xlabel="number of clusters K", ylabel=_best_side(chosen), title=f"{NAMES[chosen[0]]} over K")
-    if not alone:
-        ax.set_title("Criteria over K, each from its worst to its best")
-        ax.set_yticks([0, 1], ["worst", "best"])
     ax.locator_params(axis="x", integer=True)
-    return _with_legend(ax, len(ks))
+    if alone:
+        return _with_legend(ax, len(ks))
+    ax.set_title("Criteria over K, each from its worst to its best")
+    ax.set_yticks([0, 1], ["worst", "best"])
+    ax.set_ylim(-0.1 - 0.05 * (len(chosen) + 2), 1.1)  # the lines leave no room but below them
+    ax.legend(loc="lower center", ncols=2, framealpha=0.9)
+    return ax
 
 
 def _best_side(chosen: list[str]) -> str:
