@@ -90,6 +90,7 @@ ABOUT = {
     "mark": About("tabu stamps from a list of rows", "R·K·L", "–", "–", BACKEND),
     "pick_labels": About("labels of some restarts", "N·R", "4R", "4R", CUDA),
     "distances": About("distances to all centres", "N·K·d", "s·d·K, cached", "s·K", CUDA),
+    "spreads": About("distances to the own centre, summed per cluster", "N·R·d", "R·(s·d + 4)", "0", BACKEND),
     "closest": About("nearest point to each centre, twice", "N·K·d", "s·d·K, cached", "0", SEARCH),
     "farthest": About("farthest point from its centre", "N·d", "s·d + 4", "0", CUDA),
     "cover": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),

@@ -4,6 +4,7 @@ from gputabu.backend import BackendUnavailable
 from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
+from gputabu.selection import KSelection, select_k
 
 __version__ = "0.1.0"
 
@@ -11,9 +12,11 @@ __all__ = [
     "BackendUnavailable",
     "Clustering",
     "KMeans",
+    "KSelection",
     "Points",
     "Stop",
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
+    "select_k",
 ]

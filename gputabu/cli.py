@@ -1,7 +1,8 @@
-"""The command line: what runs here (`doctor`), which data there are (`datasets`), the paper's tables (`reproduce`)."""
+"""The command line: what runs here (`doctor`), which K (`select-k`), which data there are, the paper's tables."""
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 import warnings
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -18,9 +19,12 @@ import gputabu
 from gputabu import BackendUnavailable, datasets, experiments, lloyd, page, quantized, reassignment
 from gputabu.backend import NAMES as BACKENDS
 from gputabu.backend import cuda_unusable, resolve
+from gputabu.criteria import LARGEST_IS_BEST
+from gputabu.files import read_points
 from gputabu.outcomes import Settings
 from gputabu.paper import RUNS, TABLES
 from gputabu.results import Clustering
+from gputabu.selection import KSelection
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
 
@@ -113,6 +117,60 @@ def reproduce(
         typer.echo("Interrupted; --resume goes on from here.", err=True)
         raise typer.Exit(130)
     raise typer.Exit(0 if any(results.tables[number].outcomes for number in numbers) else 1)
+
+
+@app.command("select-k")
+def select_k(
+    data: Annotated[Path, typer.Argument(help="Points, a row each: a .npy file, or numbers as text (CSV).")],
+    ks: Annotated[str, typer.Option(help="Numbers of clusters: 2:12 (both included), 2:20:2 or 2,4,8.")] = "2:12",
+    criterion: Annotated[
+        str, typer.Option(help=f"One or more of {', '.join(LARGEST_IS_BEST)}, with commas; the first decides.")
+    ] = "bic",
+    method: Annotated[str, typer.Option(help="k-means, or tabu for tabu search.")] = "k-means",
+    restarts: Annotated[int, typer.Option(help="Starts per number of clusters.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    backend: Annotated[str, typer.Option(help=f"What computes: {', '.join(BACKENDS)}.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw the criteria into this file (.png, .pdf, .svg).")] = None,
+) -> None:
+    """Choose the number of clusters in a file of points."""
+    try:
+        asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
+        options: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "backend": backend}
+        found = gputabu.select_k(read_points(data), numbers(ks), asked, **options)
+        typer.echo(as_text(found) if as_json else repr(found))
+        if plot is not None:
+            found.plot().figure.savefig(plot)
+    except (ValueError, TypeError, OSError, ImportError, BackendUnavailable) as error:
+        typer.echo(f"gputabu select-k: {error}", err=True)
+        raise typer.Exit(2) from None
+
+
+def numbers(text: str) -> list[int]:
+    """What --ks stands for: first:last, first:last:step, or numbers with commas."""
+    try:
+        values = [int(part) for part in text.replace(":", ",").split(",")]
+        if ":" not in text:
+            return values
+        first, last, step = [*values, 1][:3]
+        if text.count(":") > 2 or "," in text or step < 1:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"--ks={text} must be like 2:12, 2:20:2 or 2,4,8.") from None
+    if last < first:
+        raise ValueError(f"--ks={text} must go up.")
+    return list(range(first, last + 1, step))
+
+
+def as_text(found: KSelection) -> str:
+    """The result as JSON; what is not a number is null."""
+    columns = {
+        name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in found.table.items()
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    told = {"n_clusters": found.n_clusters, "criterion": found.criterion, "recommended": found.recommended}
+    told |= {"interrupted": found.interrupted, "backend": found.best.backend, "table": rows}
+    return json.dumps(told, indent=2)
 
 
 def say(subject: str, text: str) -> None:

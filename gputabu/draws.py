@@ -21,6 +21,9 @@ class Purpose(IntEnum):
     START = 0  # which points a restart begins with
     TRIAL = 1  # trial labellings
     PRINT = 2  # what tells labellings apart
+    GROWTH = 16  # which points are added to the centres of fewer clusters
+    SAMPLE = 17  # which points stand for all
+    REFERENCE = 18  # points without clusters, to compare with
 
 
 def words(
@@ -45,6 +48,11 @@ class _Own(threading.local):
 
 
 _OWN = _Own()
+
+
+def uniforms(words: np.ndarray) -> np.ndarray:
+    """Map words to uniform numbers in [0, 1), multiples of 2^-53."""
+    return (words >> np.uint64(11)) * 2.0**-53
 
 
 def below(words: np.ndarray, totals: np.ndarray) -> np.ndarray:

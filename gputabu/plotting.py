@@ -8,17 +8,29 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gputabu.criteria import LARGEST_IS_BEST
 from gputabu.points import Points
 from gputabu.results import Clustering, Trace
-from gputabu.validation import check_int
+from gputabu.validation import check_choice, check_int
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from gputabu.selection import KSelection
 
 #: Okabe and Ito's colours, which colour-blind people tell apart; yellow, faint on white, comes last.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 #: When the colours are used up they come again with another marker: 63 clusters differ.
 MARKERS = "os^Dv<>ph"
+#: What criteria are called in a picture.
+NAMES = {
+    "bic": "BIC",
+    "aic": "AIC",
+    "silhouette": "silhouette",
+    "calinski_harabasz": "Caliński–Harabasz",
+    "gap": "gap statistic",
+    "davies_bouldin": "Davies–Bouldin",
+}  # in the order of COLOURS
 #: More points than MANY are thinned out to SHOWN; more would be ink on ink.
 MANY, SHOWN = 100_000, 50_000
 
@@ -145,6 +157,75 @@ def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_
     ax.ticklabel_format(axis="y", useOffset=False)
     ax.set(ylabel="J")
     return ax
+
+
+def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str] | None = None) -> Axes:
+    """Draw criteria over K, and the K recommended.
+
+    One criterion is drawn in its own units. Several are drawn from their worst value to their best, which is on top,
+    with a dot on the best of each: where they agree, the dots are in line.
+
+    Parameters
+    ----------
+    found : KSelection
+    ax : matplotlib Axes, optional
+        Where to draw; by default a new figure.
+    criteria : sequence of str, optional
+        Columns of `found.table`; by default the criteria that were asked for.
+
+    Returns
+    -------
+    ax : matplotlib Axes
+
+    Examples
+    --------
+    >>> from gputabu import plotting, select_k
+    >>> found = select_k([[0.0], [1.0], [10.0], [11.0]], [1, 2, 3])
+    >>> ax = plotting.selection(found, criteria=["bic", "aic"])  # doctest: +SKIP
+    """
+    chosen = list(found.asked if criteria is None else criteria)
+    for name in chosen:
+        check_choice("criteria", name, [name for name in NAMES if name in found.table])
+    ax, ks, alone = _axes(ax), found.table["n_clusters"], len(chosen) == 1
+    for i, name in enumerate(chosen):
+        colour, values = COLOURS[list(NAMES).index(name)], found.table[name]
+        if not alone:
+            values = _scaled(values, LARGEST_IS_BEST[name])
+        elif name == "gap":
+            ax.errorbar(ks, values, found.table["gap_error"], fmt="none", color=colour, capsize=3)
+        likes = found.recommended.get(name)
+        label = NAMES[name] if likes is None else f"{NAMES[name]}: K = {likes}"
+        ax.plot(ks, values, "o-", ms=4, color=colour, lw=1.3 if i else 2.2, zorder=3 - i / 10, label=label)
+        # Rings where criteria agree.
+        dot: dict[str, Any] = {"ms": 8 + 4 * i, "mec": "white", "mew": 1, "zorder": 4 - i / 10}
+        ax.plot(ks[ks == likes], values[ks == likes], "o", mfc=colour, **dot)
+    ax.axvline(found.n_clusters, color="black", ls="--", lw=1, zorder=1, label=f"recommended: K = {found.n_clusters}")
+    ax.set(xlabel="number of clusters K", ylabel=_best_side(chosen), title=f"{NAMES[chosen[0]]} over K")
+    ax.locator_params(axis="x", integer=True)
+    if alone:
+        return _with_legend(ax, len(ks))
+    ax.set_title("Criteria over K, each from its worst to its best")
+    ax.set_yticks([0, 1], ["worst", "best"])
+    ax.set_ylim(-0.1 - 0.05 * (len(chosen) + 2), 1.1)  # the lines leave no room but below them
+    ax.legend(loc="lower center", ncols=2, framealpha=0.9)
+    return ax
+
+
+def _best_side(chosen: list[str]) -> str:
+    """The title of the vertical axis: which end of it is the good one."""
+    if len(chosen) > 1:
+        return ""
+    if chosen == ["gap"]:
+        return "gap, ± one error"
+    return f"{NAMES[chosen[0]]} ({'highest' if LARGEST_IS_BEST[chosen[0]] else 'lowest'} is best)"
+
+
+def _scaled(values: np.ndarray, largest: bool) -> np.ndarray:
+    """From 0, the worst, to 1, the best."""
+    low = np.min(values, where=~np.isnan(values), initial=np.inf)
+    high = np.max(values, where=~np.isnan(values), initial=-np.inf)
+    share = (values - low) / (high - low or 1.0)
+    return share if largest else 1 - share
 
 
 def _draw_course(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> None:

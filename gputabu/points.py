@@ -232,6 +232,11 @@ def exponent(value: float) -> int:
     return int(e) - int(abs(mantissa) == 0.5)
 
 
+def spread_exponent(grid: Grid) -> int:
+    """An e with w d <= 2^e for any point and any centre in the box of the grid."""
+    return grid.weight - (-grid.square // 2)
+
+
 def power(e: np.ndarray | int) -> np.ndarray:
     """2^e as float64; multiplying by it is exact, and faster than ldexp."""
     return np.ldexp(1.0, e)

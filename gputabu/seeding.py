@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from gputabu import draws
 from gputabu.backend.ops import Ops
+from gputabu.draws import Purpose
 from gputabu.points import Points, exponent
 from gputabu.validation import check_choice, check_finite, check_indices, check_int
 
@@ -35,24 +37,67 @@ def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int 
     Draws are exact: potentials are integers, and so are the running totals that a draw is looked up in.
     """
     t = 2 + int(np.log(k)) if trials is None else trials
-    r = len(restarts)
     words = np.stack([draws.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
-    chosen = np.empty((r, k), np.int64)
-    chosen[:, 0] = by_weight(ops.points, words[:, 0])
-    covered = ops.nothing_covered(r)  # (R, N) d² to the nearest point chosen
+    first = by_weight(ops.points, words[:, 0])
+    covered = ops.nothing_covered(len(restarts))  # (R, N) d² to the nearest point chosen
+    rest = _grow(ops, covered, first, words[:, 1:].reshape(len(restarts), k - 1, t))
+    return np.concatenate([first[:, None], rest], axis=1)
+
+
+def extend(ops: Ops, centers: np.ndarray, count: int, seed: int, trials: int) -> np.ndarray:
+    """Go on with K-Means++ from centers (K, d), which need not be points: (K + count, d).
+
+    Draws depend on the seed and K, not on how the centres came about.
+    """
+    k = len(centers)
+    words = draws.words(seed, k, count * trials, purpose=Purpose.GROWTH).reshape(1, count, trials)
+    covered = ops.nothing_covered(1)
+    for center in centers:
+        ops.cover(center[None], covered)
+    return np.concatenate([centers, ops.rows(_grow(ops, covered, None, words)[0])])
+
+
+def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.ndarray, float]:
+    """Merge the two clusters whose union adds least to J (Ward 1963), `count` times.
+
+    centroids (K, d), weights (K,) -> (K - count, d), and what J becomes greater by if points stay with their clusters.
+    """
+    centers, weights, added = centers.copy(), weights.astype(np.float64), 0.0
+    for _ in range(count):
+        squares = sum((x[:, None] - x) ** 2 for x in centers.T)
+        both = weights[:, None] + weights
+        costs = weights[:, None] * weights / np.where(both > 0, both, 1) * squares
+        costs[np.tril_indices(len(costs))] = np.inf
+        a, b = np.unravel_index(costs.argmin(), costs.shape)  # the first of equals
+        added += float(costs[a, b])
+        if both[a, b] > 0:
+            centers[a] += (centers[b] - centers[a]) * (weights[b] / both[a, b])
+        weights[a] = both[a, b]
+        centers, weights = np.delete(centers, b, axis=0), np.delete(weights, b)
+    return centers, added
+
+
+def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray) -> np.ndarray:
+    """Draw one more seed after the other: words (R, C, T) -> (R, C) row numbers.
+
+    `covered` (R, N) takes in the seeds as they come; `last` (R,) are rows that it does not know yet.
+    """
+    r, count, _ = words.shape
+    chosen = np.empty((r, count), np.int64)
     shift = np.full(r, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
     potential = None
-    for i in range(1, k):
-        ops.cover(ops.rows(chosen[:, i - 1]), covered)
+    for i in range(count):
+        if last is not None:
+            ops.cover(ops.rows(last), covered)
         shift, potential = _refine(ops, covered, shift, potential)
-        mine = words[:, 1 + (i - 1) * t : 1 + i * t]  # (R, T)
+        mine = words[:, i]  # (R, T)
         live = potential > 0
         targets = draws.below(mine, np.where(live, potential, 1)[:, None])
         candidates = ops.sample(covered, shift, np.where(live[:, None], targets, -1))
         candidates[~live] = by_weight(ops.points, mine[~live])  # every point is on a chosen one
         gains = ops.trial_gains(ops.rows(candidates), covered, shift)  # (R, T)
         best = gains.argmax(axis=1)[:, None]  # the first of equals
-        chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
+        last = chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
         potential = potential - np.take_along_axis(gains, best, axis=1)[:, 0]
     return chosen
 

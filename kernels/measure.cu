@@ -98,6 +98,22 @@ extern "C" __global__ void distances(const real* __restrict__ X, const double* _
         out[t] = (real)__dsqrt_rn(canonical(X + t / k * d, centers + t % k * d, d));
 }
 
+// Σ w ‖x − c‖ over the points of each cluster: sums (2, R, K) in/out, += the limbs. labels (R, pitch) in. One thread
+// per (restart, point).
+extern "C" __global__ void spreads(const real* __restrict__ X, const double* __restrict__ weight,
+                                   const double* __restrict__ centers, const int* __restrict__ labels,
+                                   idx* __restrict__ sums, idx n, idx start, idx pitch, int r, int k, int d,
+                                   double scale) {
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < n * r; t += (idx)gridDim.x * blockDim.x) {
+        const idx i = t % n, s = t / n, cluster = s * k + labels[s * pitch + start + i];
+        double v = __dsqrt_rn(canonical(X + i * d, centers + cluster * d, d));
+        if (weight) v = __dmul_rn(v, weight[i]);
+        v = __dmul_rn(v, scale);
+        add_to(sums + cluster, next_limb(v));
+        add_to(sums + (idx)r * k + cluster, next_limb(v));
+    }
+}
+
 // closest, in two launches: least (k) in/out, the bits of the least d² (phase 0); row (k) in/out, the lowest row that
 // has it (phase 1). One thread per pair; points of weight zero do not count.
 extern "C" __global__ void closest(const real* __restrict__ X, const double* __restrict__ weight,

@@ -121,6 +121,25 @@ def test_survey_finds_the_best_free_points(backend):
                 assert seen.index[0, k].tolist() == expected + [-1] * (4 - len(expected))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_spreads_are_sums_of_distances(dtype, weighted, backend):
+    rng = np.random.default_rng(5)
+    X = (rng.normal(size=(700, 3)) + 50).astype(dtype)
+    weights = rng.integers(0, 3, 700) * 0.7 if weighted else None
+    centers = np.stack([X[:4], X[4:8] + 100]).astype(float)  # the second outside the box
+    results = []
+    for rows in (None, 11):
+        with hold(Points.of(X, weights, rows), backend) as ops:
+            labels = ops.label(centers)
+            results.append(ops.spreads(centers, labels))
+            mine = [ops.fetch(labels, r) for r in range(2)]
+    np.testing.assert_array_equal(*results)
+    for r in range(2):
+        lengths = np.sqrt(canonical(X, centers[r])[np.arange(700), mine[r]]) * (1 if weights is None else weights)
+        np.testing.assert_allclose(results[0][r], np.bincount(mine[r], lengths, 4), rtol=1e-13)
+
+
 def test_rows_beyond_32_bits_keep_their_number():
     from gputabu.backend.reductions import Least
 

@@ -1,11 +1,13 @@
 """`gputabu doctor`, and the script that will measure GPUs, with and without CUDA."""
 
+import json
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -86,6 +88,63 @@ def test_help_names_the_commands():
     assert done.exit_code == 0
     for name in ("doctor", "datasets", "reproduce"):
         assert name in done.output
+    assert "select-k" in done.output
+
+
+@pytest.fixture
+def blobs_csv(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(40, 2)) + center for center in ([0, 0], [20, 0], [0, 20])])
+    path = tmp_path / "blobs.csv"
+    np.savetxt(path, X, delimiter=",", header="x,y", comments="")
+    return path
+
+
+def select_k(*arguments):
+    return CliRunner().invoke(cli.app, ["select-k", *map(str, arguments)])
+
+
+def test_select_k_prints_a_table(blobs_csv):
+    done = select_k(blobs_csv, "--ks", "1:5", "--criterion", "bic,davies-bouldin")
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("KSelection: 3 clusters by bic\n")
+    assert len(done.output.splitlines()) == 7
+
+
+def test_select_k_as_json_and_as_a_picture(blobs_csv, tmp_path):
+    pytest.importorskip("matplotlib").use("Agg")
+    done = select_k(blobs_csv, "--ks", "1,3", "--criterion", "silhouette", "--json", "--plot", tmp_path / "k.png")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.output)
+    assert (told["n_clusters"], told["criterion"], told["backend"]) == (3, "silhouette", "numpy")
+    assert [row["n_clusters"] for row in told["table"]] == [1, 3]
+    assert told["table"][0]["silhouette"] is None
+    assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--ks", "5:2"], "--ks=5:2 must go up."),
+        (["--ks", "two"], "--ks=two must be like 2:12, 2:20:2 or 2,4,8."),
+        (["--ks", "1:9:0"], "must be like"),
+        (["--ks", "2:200"], "ks contains 200; numbers of clusters must be from 1 to n_samples=120."),
+        (["--criterion", "elbow"], "criterion='elbow' must be one of"),
+        (["--backend", "cuda"], "backend='cuda' cannot run here"),
+    ],
+)
+def test_select_k_says_what_is_wrong(options, message, blobs_csv):
+    done = select_k(blobs_csv, *options)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert "Traceback" not in done.output
+
+
+def test_select_k_numbers():
+    assert cli.numbers("2:5") == [2, 3, 4, 5]
+    assert cli.numbers("2:9:3") == [2, 5, 8]
+    assert cli.numbers("7") == [7]
+    assert cli.numbers("8, 2") == [8, 2]
 
 
 def test_datasets_are_listed(tmp_path, monkeypatch):

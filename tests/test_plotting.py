@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from gputabu import KMeans, TabuKMeans, plotting, quantized
+from gputabu import KMeans, TabuKMeans, plotting, quantized, select_k
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -106,6 +106,30 @@ def test_boxes(ax):
     assert 2.0 in heights  # a median
     ax.figure.canvas.draw()
     plotting.boxes(runs, ax)
+
+
+def test_selection_of_one_criterion(iris, ax):
+    found = select_k(iris, range(1, 8), "gap", references=2)
+    assert found.plot(ax) is ax
+    curve = next(line for line in ax.lines if line.get_label().startswith("gap statistic: K = "))
+    np.testing.assert_array_equal(curve.get_ydata(), found.table["gap"])
+    assert f"recommended: K = {found.n_clusters}" in labels(ax)
+    assert ax.get_ylabel() == "gap, ± one error"
+    ax.figure.canvas.draw()
+
+
+def test_selection_of_several_criteria(iris, ax):
+    found = select_k(iris, range(1, 8), ["bic", "silhouette"])
+    plotting.selection(found, ax)
+    assert labels(ax)[:2] == [f"BIC: K = {found.n_clusters}", "silhouette: K = 2"]
+    curves = {line.get_label(): line.get_ydata() for line in ax.lines}
+    bic = curves[labels(ax)[0]]
+    assert (bic[found.n_clusters - 1], bic.min()) == (1.0, 0.0)  # the best is on top
+    assert np.isnan(curves["silhouette: K = 2"][0])
+    with pytest.raises(ValueError, match="criteria='gap' must be one of 'bic'"):
+        plotting.selection(found, ax, ["gap"])
+    plt.close(plotting.selection(select_k(iris, [2]), criteria=["bic", "aic"]).figure)
+    ax.figure.canvas.draw()
 
 
 def test_a_figure_is_made_where_none_is_given(iris):

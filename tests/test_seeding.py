@@ -96,3 +96,29 @@ def test_below_is_the_high_half_of_the_product():
     words = np.array([0, 1, 2**63, 2**64 - 1], dtype=np.uint64)
     for total in (1, 3, 2**31, 2**60 + 12345, 2**62):
         assert draws.below(words, np.array(total)).tolist() == [int(w) * total >> 64 for w in words]
+
+
+def test_extending_centres(backend):
+    """One more seed goes where no centre is; all of it depends on the seed and K alone."""
+    X = np.concatenate([blobs(50, 2, 1, seed=s) * 0.01 + [0, 30 * s] for s in range(4)])
+    centers = np.array([X[:50].mean(axis=0), X[50:100].mean(axis=0), X[100:150].mean(axis=0)])
+    with hold(Points.of(X), backend) as ops:
+        more = seeding.extend(ops, centers, 1, seed=3, trials=2)
+        np.testing.assert_array_equal(more[:3], centers)
+        assert more[3] in X[150:]
+        two = seeding.extend(ops, centers[:2], 2, seed=3, trials=3)
+        assert {round(y / 30) for y in two[2:, 1]} == {2, 3}
+        np.testing.assert_array_equal(two, seeding.extend(ops, centers[:2], 2, seed=3, trials=3))
+
+
+def test_merging_centres():
+    """Ward: 2·1/3 for the first two, which then weigh 3; the others are far."""
+    centers, weights = np.array([[0.0], [1.0], [10.0], [20.0]]), np.array([2, 1, 5, 0])
+    merged, added = seeding.shrink(centers, weights, 1)
+    assert added == 0  # the empty one costs nothing: its nearest has the lowest number
+    merged, added = seeding.shrink(centers[:3], weights[:3], 1)
+    assert (merged.ravel().tolist(), added) == ([pytest.approx(1 / 3), 10.0], pytest.approx(2 / 3))
+    merged, added = seeding.shrink(centers[:3], weights[:3], 2)
+    assert merged.ravel().tolist() == [pytest.approx(51 / 8)]
+    assert added == pytest.approx(np.average((np.array([0, 1, 10]) - 51 / 8) ** 2, weights=[2, 1, 5]) * 8)
+    np.testing.assert_array_equal(centers, [[0.0], [1.0], [10.0], [20.0]])  # untouched

@@ -14,7 +14,7 @@ from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
 from gputabu.backend.device_trials import DeviceTrials
 from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
-from gputabu.points import LIMB, Grid, from_limbs, power
+from gputabu.points import LIMB, Grid, from_limbs, power, spread_exponent
 
 #: Coordinates up to which a point is held in registers.
 REGISTER_D = 32
@@ -126,6 +126,17 @@ class CudaOps(CudaSeeding):
         where = cupy.asarray(np.ascontiguousarray(centers))
         self._survey(where, labels, cost, self.grid.square, costs)
         return from_limbs(*costs.get().T, exponents=cost)
+
+    @on_device
+    def spreads(self, centers: np.ndarray, labels: Any) -> np.ndarray:
+        r, k, d = centers.shape
+        reach = spread_exponent(Grid.around(self.bounds.joined(centers), self.grid.offset))
+        where, sums = cupy.asarray(np.ascontiguousarray(centers)), cupy.zeros((2, r, k), np.int64)
+        for chunk in self.chunks:
+            self.launch("measure.cu", "spreads", self.spread(r * chunk.n), (
+                chunk.X, chunk.weights, where, labels, sums, chunk.n, chunk.start, self.points.n, r, k, d,
+                float(power(LIMB - reach))))  # fmt: skip
+        return from_limbs(*sums.get(), exponents=reach)
 
     @on_device
     def farthest(self, centers: np.ndarray, labels: Any, restart: int, count: int) -> tuple[np.ndarray, np.ndarray]:

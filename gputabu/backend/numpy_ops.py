@@ -12,7 +12,7 @@ from gputabu.backend.blocks import Task
 from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
-from gputabu.points import Block, Grid, Totals, from_limbs, limbs
+from gputabu.points import Block, Grid, Totals, from_limbs, limbs, spread_exponent
 
 
 class NumpyOps(SeedingOps):
@@ -77,6 +77,25 @@ class NumpyOps(SeedingOps):
     def objective(self, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
         cost = Grid.around(self.bounds.joined(centers), self.grid.offset).cost
         return from_limbs(*self._own_distances(centers, labels, cost), exponents=cost)
+
+    def spreads(self, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        r, k, d = centers.shape
+        reach = spread_exponent(Grid.around(self.bounds.joined(centers), self.grid.offset))
+        flat = centers.reshape(r * k, d)
+
+        def add(tasks: Iterable[Task]) -> np.ndarray:
+            sums = np.zeros((2, r * k), np.int64)
+            for block, some in tasks:
+                owner = labels[some, block.rows] + np.arange(some.start, some.stop)[:, None] * k
+                lengths = np.sqrt(canonical.to_own_center(block.X, flat, owner, self.workers.scratch))
+                if block.weights is not None:
+                    np.multiply(lengths, block.weights, out=lengths)
+                for limb, values in enumerate(limbs(lengths, reach, 2)):  # below 2^53 in a block: exact
+                    sums[limb] += np.bincount(owner.ravel(), values.ravel(), minlength=r * k).astype(np.int64)
+            return sums
+
+        totals = np.sum(self.workers.map(add, self.tasks(r, k)), axis=0)
+        return from_limbs(*totals, exponents=reach).reshape(r, k)
 
     def farthest(
         self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int

@@ -177,6 +177,10 @@ class Ops(Protocol):
         """J at any centres, also outside the box of the points: (R, K, d) float64 -> (R,) float64."""
         ...
 
+    def spreads(self, centers: np.ndarray, labels: Labels) -> np.ndarray:
+        """Σ w ‖x − c_k‖ over the points of every cluster, not squared: (R, K, d) float64 -> (R, K) float64."""
+        ...
+
     def farthest(self, centers: np.ndarray, labels: Labels, restart: int, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` points of positive weight farthest from their centre, farthest first.
 

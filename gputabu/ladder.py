@@ -1,0 +1,127 @@
+"""Clusterings of several K on one copy of the points, each begun from its neighbours.
+
+K goes up. The first K begins with K-Means++, each further one where the one before ended, with more seeds drawn in the
+same way: J falls from K to K. On the way back down, clusters of the K above are merged wherever that is known to lead
+lower. What a merger adds to J follows from centres and weights alone (Ward 1963), so that looking costs nothing. Where
+K-Means was caught in a local minimum, the neighbours of that K free it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from gputabu import lloyd, quantized, seeding, tabu
+from gputabu.backend.ops import Ops
+from gputabu.interrupts import Interrupts
+from gputabu.points import Points
+from gputabu.reporting import log
+from gputabu.results import NOISE, Clustering
+from gputabu.runs import choose
+
+#: How each K is clustered.
+METHODS = ("k-means", "tabu")
+#: Iterations of K-Means.
+MAX_ITER = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the clusterings are looked for."""
+
+    ks: list[int]  # ascending
+    method: str
+    restarts: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """The best clustering known for one K, without its labels: those of every K would weigh more than the points."""
+
+    found: Clustering
+    centers: np.ndarray  # (K, d) float64
+    weights: np.ndarray  # (K,) of the clusters
+
+    @classmethod
+    def of(cls, found: Clustering, points: Points) -> Rung:
+        k = len(found.centers)
+        weights = np.bincount(found.labels, None if points.weights is None else np.concatenate(points.weights), k)
+        return cls(replace(found, labels=found.labels[:0]), found.centers.astype(np.float64), weights)
+
+    @property
+    def inertia(self) -> float:
+        return self.found.inertia
+
+
+class Ladder:
+    """The clusterings of one K after the other, each begun from its neighbours."""
+
+    def __init__(self, ops: Ops, plan: Plan, interrupts: Interrupts) -> None:
+        self.ops, self.plan, self.interrupts = ops, plan, interrupts
+        self.trials = 2 + int(np.log(plan.ks[-1]))
+        self.rungs: list[Rung] = []
+
+    def climb(self) -> list[Rung]:
+        """A rung for every K; fewer if interrupted, but at least the first."""
+        for k in self.plan.ks:
+            if self.interrupts.asked and self.rungs:
+                break
+            rung = self.reach(self.starts(k))
+            if self.interrupts.asked and self.rungs:
+                break  # this K was cut short
+            self.rungs.append(rung)
+            log.info("%d clusters: J = %.10g", k, rung.inertia)
+        for i in reversed(range(len(self.rungs) - 1)):
+            self.merge(i)
+        for i in range(1, len(self.rungs)):
+            self.split(i)
+        return self.rungs
+
+    def starts(self, k: int) -> np.ndarray:
+        """(R, K, d): the clustering of the K before with more seeds, the others (the first K: all) by K-Means++."""
+        fresh = range(1 if self.rungs else 0, self.plan.restarts)
+        batches = tabu.batches(fresh, self.ops.points.n)
+        starts = [self.ops.rows(seeding.plus_plus(self.ops, k, self.plan.seed, batch)) for batch in batches]
+        return np.concatenate([self.grown(self.rungs[-1], k), *starts] if self.rungs else starts)
+
+    def grown(self, below: Rung, k: int) -> np.ndarray:
+        """(1, K, d): the centres of fewer clusters and more seeds."""
+        more = k - len(below.centers)
+        return seeding.extend(self.ops, below.centers, more, self.plan.seed, self.trials)[None]
+
+    def merge(self, i: int) -> None:
+        """Begin again from the K above with clusters merged, if that is known to lead lower."""
+        here, above = self.rungs[i : i + 2]
+        start, added = seeding.shrink(above.centers, above.weights, len(above.centers) - len(here.centers))
+        self.improve(i, start[None], above.inertia + added < here.inertia * (1 - NOISE))
+
+    def split(self, i: int) -> None:
+        """Begin again from the K below if it came to be as good with fewer clusters."""
+        below, here = self.rungs[i - 1 : i + 1]
+        if 0 < below.inertia <= here.inertia:
+            self.improve(i, self.grown(below, len(here.centers)))
+
+    def improve(self, i: int, start: np.ndarray, promising: bool = True) -> None:
+        """Replace a rung by what is reached from another start, if that is lower."""
+        if not promising or self.interrupts.asked:
+            return
+        rung = self.reach(start)
+        if rung.inertia < self.rungs[i].inertia:
+            self.rungs[i] = rung
+            log.info("%d clusters: J = %.10g from a neighbouring K", len(rung.centers), rung.inertia)
+
+    def reach(self, starts: np.ndarray) -> Rung:
+        """The best clustering that K-Means, and tabu search from there, find from starts (R, K, d)."""
+        ops, plain, searched = self.ops, [], []
+        for batch in tabu.batches(range(len(starts)), ops.points.n):
+            descent = lloyd.descend(ops, starts[batch[0] : batch[-1] + 1], MAX_ITER, 0.0, self.interrupts, traced=True)
+            plain.append(lloyd.finish(ops, descent, batch))
+            if self.plan.method == "tabu":
+                means = np.stack([ops.closest(centers) for centers in descent.centers])
+                again, best = quantized.run(ops, means, quantized.Plan(), "lloyd", self.interrupts)
+                searched.append(lloyd.finish(ops, again, batch, best))
+        found = [choose(some, ops.name, self.interrupts.asked) for some in (searched, plain) if some]
+        # Tabu search begins at points beside the centres, so that it may end above them.
+        return Rung.of(min(found, key=lambda one: one.inertia), ops.points)

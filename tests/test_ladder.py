@@ -1,0 +1,61 @@
+"""K-Means that was caught at one K is freed by the K beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import blobs
+
+from gputabu.backend import hold
+from gputabu.interrupts import Interrupts
+from gputabu.ladder import Ladder, Plan
+from gputabu.points import Points
+
+#: Pairs of points at the ends of two lines.
+PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 0], [110, 1]])
+
+
+@pytest.fixture
+def pairs():
+    with hold(Points.of(PAIRS)) as ops:
+        yield Ladder(ops, Plan([3, 4, 5], "k-means", 1, 0), Interrupts())
+
+
+def test_merging_from_above(pairs):
+    caught = pairs.reach(np.array([[[50.0, 0], [100, 0.5], [110, 0.5]]]) * [1, 1])
+    best = pairs.reach(PAIRS[None, [0, 2, 4, 6]])
+    worse = pairs.reach(np.array([[[5.0, 0], [5, 1], [105, 0.5]]]))
+    pairs.rungs = [worse, best]
+    pairs.merge(0)
+    assert pairs.rungs[0].inertia == pytest.approx(caught.inertia) == pytest.approx(102.0)
+    assert worse.inertia > 103
+
+
+def test_no_pass_where_merging_leads_nowhere(pairs, monkeypatch):
+    pairs.climb()
+    monkeypatch.setattr(Ladder, "reach", lambda *_: pytest.fail("nothing to gain"))
+    for i in (1, 0):
+        pairs.merge(i)
+    for i in (1, 2):
+        pairs.split(i)
+
+
+def test_splitting_from_below(pairs):
+    good = pairs.reach(np.array([[[5.0, 0.5], [100, 0.5], [110, 0.5]]]))
+    bad = pairs.reach(np.array([[[5.0, 0], [5, 1], [105, 0], [105, 1]]]))
+    assert bad.inertia > good.inertia
+    pairs.rungs = [good, bad]
+    pairs.split(1)
+    assert pairs.rungs[1].inertia == pytest.approx(2.0)
+
+
+def test_restarts_are_as_alone():
+    """The fresh starts of a K are those of K-Means++ at that K."""
+    X = blobs(200, 2, 6, seed=1)
+    with hold(Points.of(X)) as ops:
+        few, many = (Ladder(ops, Plan([4, 6], "k-means", r, 7), Interrupts()) for r in (1, 3))
+        np.testing.assert_array_equal(many.starts(4)[:1], few.starts(4))
+        for each in (few, many):
+            each.rungs = [few.reach(few.starts(4))]
+        np.testing.assert_array_equal(many.starts(6)[:1], few.starts(6))
+        assert many.starts(6).shape == (3, 6, 2)
