@@ -18,7 +18,7 @@ import typer
 import gputabu
 from gputabu import BackendUnavailable, datasets, experiments, lloyd, page, quantized, reassignment
 from gputabu.backend import NAMES as BACKENDS
-from gputabu.backend import cuda_unusable, resolve
+from gputabu.backend import cuda_unusable, numba_unusable, resolve
 from gputabu.criteria import LARGEST_IS_BEST
 from gputabu.files import read_points
 from gputabu.outcomes import Settings
@@ -56,9 +56,13 @@ def doctor(
     say("NumPy", np.__version__)
     say("scikit-learn", version("scikit-learn"))
     say("CuPy", cupy_version())
-    checks = {"NumPy": reaches_optimum}
+    say("numba", "not installed" if find_spec("numba") is None else version("numba"))
+    checks: dict[str, Callable[[], str]] = {"NumPy": reaches_optimum}
+    if numba_unusable() is None:  # one dtype: each takes its time to compile
+        checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
     if missing is None:
-        checks = {"device": describe_device, **checks, "kernels": compile_kernels, "CUDA": equals_numpy}
+        both: list[Any] = [np.float32, np.float64]
+        checks |= {"device": describe_device, "kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
     say("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
     passed = [run(name, check) for name, check in checks.items()]
     if require_cuda and missing is not None:
@@ -230,16 +234,17 @@ def reaches_optimum() -> str:
     return f"QM-TS on Iris reaches J = {found:.4f}, the best known: ok"
 
 
-def equals_numpy() -> str:
+def equals_numpy(backend: str, dtypes: list[Any]) -> str:
     """Both backends must give the same bits."""
     for n, d, k in SHAPES:
-        for dtype in (np.float32, np.float64):
+        for dtype in dtypes:
             X = np.random.default_rng(d).normal(size=(n, d)).astype(dtype)
             for name, method in METHODS.items():
-                difference = first_difference(method(X, k, "cuda"), method(X, k, "numpy"))
+                difference = first_difference(method(X, k, backend), method(X, k, "numpy"))
                 if difference:
                     raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
-    return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, float32 and float64: ok"
+    names = " and ".join(dtype.__name__ for dtype in dtypes)
+    return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, {names}: ok"
 
 
 def first_difference(one: Clustering, other: Clustering) -> str | None:

@@ -196,7 +196,7 @@ class TabuKMeans(_Clusterer):
         Whether a point that was the mean of a cluster is forbidden to that cluster, or to all.
     n_neighbors : int, default=1
         Neighbours evaluated per iteration; the best of them is moved to.
-    backend : {"auto", "numpy", "cuda"}, default="auto"
+    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
@@ -314,7 +314,7 @@ class TabuSearchClustering(_Clusterer):
         Refine the best labelling by K-Means, or return it as it was found, as in the paper. Then a sample need not be
         in the cluster whose centre is nearest, so that `labels_` differ from `predict(X)`, and `inertia_` is J of
         `labels_`, above `-score(X)`.
-    backend : {"auto", "numpy", "cuda"}, default="auto"
+    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
@@ -420,7 +420,7 @@ class KMeans(_Clusterer):
     tol : float, default=0
         Stop when the centres together move less than `tol` times the mean variance of the features; 0
         stops only when no sample changes cluster.
-    backend : {"auto", "numpy", "cuda"}, default="auto"
+    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.

@@ -63,7 +63,7 @@ def run(
     trials : int, optional
         Draws per point of K-Means++; the default is 2 + ln K, and 1 is the original algorithm.
     seed : int
-    backend : {"auto", "numpy", "cuda"}
+    backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
 

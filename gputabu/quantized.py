@@ -117,7 +117,7 @@ def search(
     n_neighbors : int
         Neighbours evaluated per iteration (R in section IV-B); the best by J is moved to.
     seed : int
-    backend : {"auto", "numpy", "cuda"}
+    backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
 

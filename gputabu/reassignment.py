@@ -115,7 +115,7 @@ def search(
         None returns the best labelling that was found, as the paper does: `labels` need not be the nearest of
         `centers`, which are its centroids. "lloyd" begins K-Means from these.
     seed : int
-    backend : {"auto", "numpy", "cuda"}
+    backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
 

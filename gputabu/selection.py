@@ -126,7 +126,7 @@ def select_k(
     references : int
         Sets of points that the gap statistic compares `X` with. Each costs as much as `X` itself.
     seed : int
-    backend : {"auto", "numpy", "cuda"}
+    backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
 

@@ -20,6 +20,7 @@ MISSING = "CuPy is not installed (here is how)."
 @pytest.fixture
 def without_cuda(monkeypatch):
     monkeypatch.setattr(cli, "cuda_unusable", lambda: MISSING)
+    monkeypatch.setattr(cli, "numba_unusable", lambda: "numba is not installed.")
     monkeypatch.setattr(cli, "resolve", lambda name: "numpy")
     monkeypatch.setattr(cli, "find_spec", lambda name: None)
 
@@ -44,8 +45,17 @@ def test_doctor_without_cuda():
     assert done.exit_code == 0, done.output
     assert f"auto takes numpy: {MISSING}" in done.output
     assert "J = 78.8514" in done.output
-    for subject in ("gputabu", "Python", "NumPy", "scikit-learn", "CuPy"):
+    for subject in ("gputabu", "Python", "NumPy", "scikit-learn", "CuPy", "numba"):
         assert f"\n{subject} " in "\n" + done.output
+
+
+@pytest.mark.numba
+@pytest.mark.usefixtures("without_cuda")
+def test_doctor_compares_compiled_code(monkeypatch):
+    monkeypatch.setattr(cli, "numba_unusable", lambda: None)
+    done = doctor()
+    assert done.exit_code == 0, done.output
+    assert "\ncompiled code QM-TS, TSC, K-Means equal NumPy's bit for bit" in done.output
 
 
 @pytest.mark.usefixtures("without_cuda")
