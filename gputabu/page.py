@@ -128,13 +128,15 @@ def comparison(table: Table, experiment: Experiment) -> Markup:
     above = (tag("th", name, colspan=span, scope="colgroup", class_="group") for name, span in groups)
     columns = ("worst J", "average J", "best J", "s / run")
     head = tag("tr", tag("td"), *above) + titles("method", *columns, *columns, "average", "time", style="number")
+    labels = [f"here: {name}" for name in columns] + [f"paper: {name}" for name in columns]
+    labels += ["ratio: average", "ratio: time"]
     rows = []
     for method, outcome in experiment.outcomes.items():
         here, paper = outcome.row, asdict(table.rows[method])
         cells = [*printed(here, table.style), *printed(paper, table.style, ".2f")]
         cells += [f"{here['average'] / paper['average']:.3f}", f"{here['seconds'] / paper['seconds']:.4f}"]
-        rows.append(row(method, *map(number, cells)))
-    return scrolling(f"Table {table.number}", Markup(head), rows)
+        rows.append(row(method, *map(number, cells, labels)))
+    return scrolling(f"Table {table.number}", Markup(head), rows, class_="compared")
 
 
 def classes(table: Table, experiment: Experiment) -> Markup:
@@ -219,13 +221,14 @@ def row(first: object, *rest: object) -> Markup:
     return tag("tr", tag("th", first, scope="row"), *cells)
 
 
-def number(text: str) -> Markup:
-    return tag("td", text, class_="number")
+def number(text: str, label: str = "") -> Markup:
+    """A cell; its label is shown where the page is too narrow for the titles of columns."""
+    return tag("td", text, class_="number", data_label=label)
 
 
-def scrolling(label: str, head: Markup, rows: Iterable[Markup]) -> Markup:
+def scrolling(label: str, head: Markup, rows: Iterable[Markup], **attributes: object) -> Markup:
     """A table that scrolls by itself where the page is too narrow for it."""
-    table = tag("table", tag("thead", head), tag("tbody", *rows))
+    table = tag("table", tag("thead", head), tag("tbody", *rows), **attributes)
     return tag("div", table, class_="scroll", role="region", aria_label=label, tabindex=0)
 
 
