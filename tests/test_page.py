@@ -144,7 +144,10 @@ for (const frame of document.querySelectorAll('iframe')) {
   const page = frame.contentDocument, root = page.documentElement, clipped = [];
   for (const element of page.body.querySelectorAll('*')) {
     if (element.closest('.scroll') && !element.matches('.scroll')) continue;  // scrolls in its own box
-    if (element.matches('.scroll')) { if (element.scrollWidth > element.clientWidth + 1) clipped.push('.scroll'); continue; }
+    if (element.matches('.scroll')) {  // it could, but at these widths it need not
+      if (element.scrollWidth > element.clientWidth + 1) clipped.push('.scroll');
+      continue;
+    }
     const box = element.getBoundingClientRect();
     if (element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline'
         || box.right > root.clientWidth + 1 || box.left < -1) clipped.push(element.outerHTML.slice(0, 80));
