@@ -203,7 +203,8 @@ def sources(results: Results) -> Markup:
         if name in used:
             link = tag("a", source.url.removeprefix("https://"), href=source.url)
             rows.append(row(name, number("{} × {}".format(*source.shape)), source.terms, link))
-    return tag("section", tag("h2", "Data"), scrolling("Data", titles("name", "N × d", "terms", "origin"), rows))
+    head = titles("name", "N × d", "terms", "origin")
+    return tag("section", tag("h2", "Data"), scrolling("Data", head, rows, class_="sources"))
 
 
 def remarks() -> Markup:

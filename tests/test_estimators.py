@@ -199,8 +199,8 @@ def test_verbose_in_a_program_that_configures_nothing(verbose, lines):
 from sklearn.datasets import load_iris
 from gputabu import TabuKMeans
 X = load_iris().data
-TabuKMeans(3, random_state=0, max_iter=20, patience=20, verbose={verbose}).fit(X)
-TabuKMeans(3, random_state=0, max_iter=20).fit(X)
+TabuKMeans(3, random_state=0, max_iter=20, patience=20, verbose={verbose}, backend="numpy").fit(X)
+TabuKMeans(3, random_state=0, max_iter=20, backend="numpy").fit(X)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == ""

@@ -145,7 +145,7 @@ for (const frame of document.querySelectorAll('iframe')) {
   for (const element of page.body.querySelectorAll('*')) {
     if (element.closest('.scroll') && !element.matches('.scroll')) continue;  // scrolls in its own box
     if (element.matches('.scroll')) {  // it could, but at these widths it need not
-      if (element.scrollWidth > element.clientWidth + 1) clipped.push('.scroll');
+      if (element.scrollWidth > element.clientWidth + 1) clipped.push('scrolls: ' + element.innerText.slice(0, 90));
       continue;
     }
     const box = element.getBoundingClientRect();
