@@ -255,8 +255,8 @@ REMARKS = (
     "and a threshold of 0.95. QM-TS begins at random points, makes up to 400 iterations, stops after 100 without "
     "improvement, and is refined by K-Means.",
     "All runs of a method are made at once, as a batch. The time of a run is that of the batch divided by the number "
-    "of runs; the first has in it what a backend compiles or loads at its first use. The paper's times were measured in "
-    "MATLAB on an Intel Core i5-2400.",
+    "of runs; the first has in it what a backend compiles or loads at its first use. The paper's times were measured "
+    "in MATLAB on an Intel Core i5-2400.",
     "± is the standard error of an average. J has heavy tails: a few runs that end in a poor minimum move an average "
     "of 100 by several per cent, so that averages of one method differ from seed to seed.",
     "Box plots show the median, the quartiles, the runs within 1.5 times the distance of the quartiles from them, "
