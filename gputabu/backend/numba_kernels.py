@@ -41,7 +41,7 @@ ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
 GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE = 0, 1, 2, 3, 4
-AGE, DONE, STALE = 0, 1, 2
+AGE, DONE, STALE, MOVES = 0, 1, 2, 2
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -95,6 +95,7 @@ class Desk(NamedTuple):
     second: np.ndarray  # (BLOCK,) float32: score. Not a row beside `best`: loops over both would not be vectorised
     found: np.ndarray  # (BLOCK,) int32
     squares: np.ndarray  # (max(BLOCK, K),) float64
+    shares: np.ndarray  # (K,) float32
     term: np.ndarray  # (C,) int64
 
 
@@ -414,7 +415,7 @@ def survey_rows(X, weights, first, labels, barred, span, centers, cost_to_limbs,
                 propose(squares, some, here, barred[r, a:b], key_scale, a - span, keys[r], stop - start)
 
 
-# -- seeding -------------------------------------------------------------------------------------
+# -- single moves --------------------------------------------------------------------------------
 
 
 @inner
@@ -425,6 +426,164 @@ def square(x, center):
         difference = np.float64(x[j]) - center[j]
         total += difference * difference
     return total
+
+
+@inner
+def improves(leave, enter, factor, slack):
+    """Whether a move lowers J by more than rounding: see `moving`."""
+    return leave - enter > NOISE * leave + slack * np.sqrt(factor * leave)
+
+
+@inner
+def contend_entry(scores, norm, share, size, a, best, second, found, n):
+    """`contend` for what it costs to enter centre a: share · (score + norm + ‖x‖²)."""
+    for i in range(n):
+        s, b, t, f = (scores[i] + norm + size[i] * size[i]) * share, best[i], second[i], found[i]
+        t = s if s < t else t
+        second[i] = t if t > b else b
+        found[i] = a if s < b else f
+        best[i] = s if s < b else b
+
+
+@inner
+def rank_entries(factors, norms, shares, moved, size, scores, best, second, found, n):
+    """The two least costs of n points to enter a cluster, and the cluster of the least: as `rank`."""
+    k, d = factors.shape
+    best[:] = np.float32(np.inf)
+    second[:] = np.float32(np.inf)
+    found[:] = np.int32(0)
+    wide = d >= WIDE
+    step = TILE if wide else 1
+    for start in range(0, k, step):
+        stop = min(k, start + step)
+        if wide:
+            np.dot(factors[start:stop], moved, scores[: stop - start])
+        else:
+            score(factors[start], np.float32(0), moved, scores[0], n)
+        for a in range(start, stop):
+            contend_entry(scores[a - start], norms[a], shares[a], size, np.int32(a), best, second, found, n)
+
+
+@inner
+def least_shares(weights, mass, shares):
+    """W / (W + w) of the clusters for the heaviest of some points: less for none of them. (n,) or (0,), (2, K)."""
+    heaviest = 0.0 if len(weights) else 1.0
+    for i in range(len(weights)):
+        heaviest = max(heaviest, weights[i])
+    for a in range(len(shares)):
+        entered = mass[1, a] + heaviest
+        shares[a] = np.float32(mass[1, a] / entered) if entered > 0.0 else np.float32(0)
+
+
+@inner
+def best_entry(x, weight, own, centers, mass):
+    """The other cluster that costs least to enter, the lowest number on ties: (d,), (K, d), (2, K) -> b, cost."""
+    least, found = np.inf, -1
+    for b in range(len(centers)):
+        if b != own:
+            cost = square(x, centers[b]) * (mass[1, b] / (mass[1, b] + weight))
+            if found < 0 or cost < least:
+                least, found = cost, b
+    return found, least
+
+
+@inner
+def pick_moves(X, weights, labels, centers, mass, slack, unit, length, doubt, best, second, found, squares, target):
+    """Write where the points X (n, d) would move to, or -1, to target (n,), and return how many would: `moving.find`.
+
+    squares (n,) are to their own centres. Of most points the least fast cost to enter another cluster, at its lowest,
+    is above what they cost where they are.
+    """
+    n, d = X.shape
+    count = 0
+    units = np.float64(unit) * np.float64(unit)
+    for i in range(n):
+        target[i] = -1
+        own = labels[i]
+        weight = weights[i] if len(weights) else 1.0
+        rest = mass[0, own] - weight
+        if not (rest > 0.0 and weight > 0.0):
+            continue
+        factor = mass[0, own] / rest
+        leave = factor * squares[i]
+        size = np.float64(length[i])
+        error = doubt[0] + size * (doubt[1] + size * (doubt[2] + 4.0 * (d + 2) * 2.0**-23))  # as in `cover_rows`
+        lowest = second[i] if found[i] == own else best[i]
+        if lowest > (leave * units + error) * (1.0 + 2.0**-20):  # a float32 cost has some roundings more
+            continue
+        b, enter = best_entry(X[i], weight, own, centers, mass)
+        if improves(leave, enter, factor, slack):
+            target[i] = b
+            count += 1
+    return count
+
+
+@compiled
+def move_rows(X, weights, first, labels, centers, mass, slack, fast, scales, target, desk):
+    """`Ops.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K)."""
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        rows, some, size = X[start:stop], weights[start:stop], stop - start
+        a, b = first + start, first + stop
+        move(rows, scales.origin, scales.unit, desk.moved, desk.length)
+        for r in range(len(labels)):
+            here = labels[r, a:b]
+            least_shares(some, mass[r], desk.shares)
+            rank_entries(
+                fast.factors[r], fast.norms[r], desk.shares, desk.moved, desk.length, desk.scores, desk.best,
+                desk.second, desk.found, size,
+            )  # fmt: skip
+            own_squares(rows, here, centers[r], desk.squares)
+            pick_moves(
+                rows, some, here, centers[r], mass[r], slack, scales.unit, desk.length, fast.doubt[r], desk.best,
+                desk.second, desk.found, desk.squares, target[r, a:b],
+            )  # fmt: skip
+
+
+@inner
+def weigh(totals, a, d, weight_high, weight_low, mass):
+    """Bring the weight of cluster a in mass (2, K) up to date with totals (K, C): `moving.masses`."""
+    mass[1, a] = weight_of(totals[a], d, weight_high, weight_low)
+    mass[0, a] = mass[1, a] if totals[a, -1] >= 2 else 0.0
+
+
+@inner
+def make_move(x, weight, weighted, a, b, centers, totals, mass, slack, axes, weight_scale, term):
+    """Move a point from cluster a to b if that lowers J; centers, totals and mass follow: `moving.walk`."""
+    d = len(x)
+    rest = mass[0, a] - weight
+    if not rest > 0.0:
+        return False
+    factor = mass[0, a] / rest
+    leave = factor * square(x, centers[a])
+    enter = mass[1, b] / (mass[1, b] + weight) * square(x, centers[b])
+    if not improves(leave, enter, factor, slack):
+        return False
+    contribute(x, weight, weighted, axes, weight_scale[0], term)
+    for c in range(len(term)):
+        totals[a, c] -= term[c]
+        totals[b, c] += term[c]
+    for one in (a, b):
+        weigh(totals, one, d, weight_scale[1], weight_scale[2], mass)
+        mean = centers[one : one + 1]
+        take_means(totals[one : one + 1], axes, weight_scale[1], weight_scale[2], mean, mean)
+    return True
+
+
+@compiled
+def walk_moves(X, weights, restart, source, target, centers, totals, mass, slack, scales, term, made):
+    """`moving.walk`: points X (M, d) in turn; made (M,) bool."""
+    weighted = len(weights) > 0
+    for m in range(len(X)):
+        r = restart[m]
+        made[m] = make_move(
+            X[m], weights[m] if weighted else 1.0, weighted, source[m], target[m], centers[r], totals[r], mass[r],
+            slack, scales.axes, scales.weight, term,
+        )  # fmt: skip
+
+
+# -- seeding -------------------------------------------------------------------------------------
 
 
 @inner
@@ -496,6 +655,8 @@ class Bench(NamedTuple):
     keys: np.ndarray  # (K, 1) uint64
     sums: np.ndarray  # (3,) int64
     next: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
+    mass: np.ndarray  # (2, K) float64: weights of the clusters, as in `moving.masses`
+    target: np.ndarray  # (N,) int32: where points would move to, or -1
 
 
 class Searches(NamedTuple):
@@ -720,6 +881,64 @@ def descend_restart(data, its, r, max_iter, allowed, scatter, until, scales, fas
         elif allowed > 0.0 and shift <= allowed:
             status[DONE] = TOLERANCE
         elif iteration + 1 == max_iter:
+            status[DONE] = MAX_ITER
+
+
+class Improvements(NamedTuple):
+    """R descents by single moves between two rounds."""
+
+    labels: np.ndarray  # (R, N) int32
+    totals: np.ndarray  # (R, K, C) int64
+    centers: np.ndarray  # (R, K, d) float64
+    status: np.ndarray  # (R, 3) int64: rounds made, why it stopped or GOING, moves made
+
+
+@compiled
+def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench, desk):
+    """Go on with descent r until it ends or has made `until` rounds: `gputabu.hartigan.improve`."""
+    k, d = bench.means.shape
+    labels, totals, centers, status = its.labels[r], its.totals[r], its.centers[r], its.status[r]
+    X, weights, mass, target = data.X, data.weights, bench.mass, bench.target
+    if status[AGE] == 0:
+        for a in range(k):
+            for j in range(d):
+                bench.centers[0, a, j] = centers[a, j]
+        ready(bench.centers, scales, fast)
+        assign_all(X, weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk)
+        take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], centers)
+    for a in range(k):
+        weigh(totals, a, d, scales.weight[1], scales.weight[2], mass)
+    while status[DONE] == GOING and status[AGE] < until:
+        for a in range(k):
+            for j in range(d):
+                bench.centers[0, a, j] = centers[a, j]
+        ready(bench.centers, scales, fast)
+        count = 0
+        for b in range(len(data.moved)):
+            start = b * BLOCK
+            stop = min(len(X), start + BLOCK)
+            rows, some, here, length = X[start:stop], weights[start:stop], labels[start:stop], data.length[b]
+            least_shares(some, mass, desk.shares)
+            rank_entries(
+                fast.factors[0], fast.norms[0], desk.shares, data.moved[b], length, desk.scores, desk.best,
+                desk.second, desk.found, stop - start,
+            )  # fmt: skip
+            own_squares(rows, here, centers, desk.squares)
+            count += pick_moves(
+                rows, some, here, centers, mass, slack, scales.unit, length, fast.doubt[0], desk.best, desk.second,
+                desk.found, desk.squares, target[start:stop],
+            )  # fmt: skip
+        for i in range(len(X) if count else 0):
+            if target[i] >= 0 and make_move(
+                X[i], weights[i] if len(weights) else 1.0, len(weights) > 0, labels[i], target[i], centers, totals,
+                mass, slack, scales.axes, scales.weight, desk.term,
+            ):  # fmt: skip
+                labels[i] = target[i]
+                status[MOVES] += 1
+        status[AGE] += 1
+        if count == 0:
+            status[DONE] = CONVERGED
+        elif status[AGE] == max_rounds:
             status[DONE] = MAX_ITER
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gputabu.backend import moving
 from gputabu.backend import numba_kernels as kernels
-from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Descents, Searches
-from gputabu.backend.ops import Descended, Descending, Explored, Orders
+from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Descents, Improvements, Searches
+from gputabu.backend.ops import Descended, Descending, Explored, Improved, Orders
 from gputabu.results import Stop
 
 if TYPE_CHECKING:
@@ -80,6 +81,23 @@ def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended
     return Descended(its.centers, stops, its.cost[:, : t + 1], its.changed[:, :t])
 
 
+def improve(
+    ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]
+) -> Improved | None:
+    """Make single moves from centers (R, K, d); None where the data is not small."""
+    r, k, _ = centers.shape
+    if not small(ops, k):
+        return None
+    its = Improvements(
+        labels=np.full((r, ops.points.n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        centers=np.array(centers, np.float64),
+        status=np.zeros((r, 3), np.int64),
+    )
+    run(ops, k, kernels.improve_restart, its, (max_rounds, moving.slack(ops.bounds)), interrupted)
+    return Improved(its.centers, its.status[:, kernels.MOVES])
+
+
 def small(ops: NumbaOps, k: int) -> bool:
     n, d = ops.points.n, ops.points.d
     return len(ops.points.chunks) == 1 and n <= MAX_POINTS and n * k * d <= SMALL
@@ -89,7 +107,7 @@ def run(
     ops: NumbaOps,
     k: int,
     kernel: Callable[..., None],
-    its: Searches | Descents,
+    its: Searches | Descents | Improvements,
     limits: tuple[Any, ...],
     interrupted: Callable[[], bool],
 ) -> None:
@@ -128,4 +146,6 @@ def place(ops: NumbaOps, k: int) -> Bench:
         keys=np.empty((k, 1), np.uint64),
         sums=np.empty(3, np.int64),
         next=np.empty((2, k), np.int64),
+        mass=np.empty((2, k)),
+        target=np.empty(ops.points.n, np.int32),
     )
