@@ -21,9 +21,7 @@ from gputabu.reporting import log
 ROUNDS = 10_000
 
 
-def improve(
-    ops: Ops, centers: np.ndarray, interrupts: Interrupts | None = None, max_rounds: int = ROUNDS
-) -> Improved:
+def improve(ops: Ops, centers: np.ndarray, interrupts: Interrupts | None = None, max_rounds: int = ROUNDS) -> Improved:
     """Label the points by centers (R, K, d), go to the centroids, and make single moves until none lowers J.
 
     A cluster that is empty takes the first point that gains by moving there.

@@ -108,9 +108,7 @@ class NumbaOps(NumpyOps):
 
         def look(pieces: Iterable[Block]) -> None:
             for block in pieces:
-                kernels.move_rows(
-                    *self.given(block), labels, centers, mass, slack, fast, scales, target, self.desk(k)
-                )
+                kernels.move_rows(*self.given(block), labels, centers, mass, slack, fast, scales, target, self.desk(k))
 
         self.workers.map(look, self.pieces())
         return self._listed(labels, target)

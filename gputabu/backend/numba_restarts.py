@@ -81,9 +81,7 @@ def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended
     return Descended(its.centers, stops, its.cost[:, : t + 1], its.changed[:, :t])
 
 
-def improve(
-    ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]
-) -> Improved | None:
+def improve(ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
     """Make single moves from centers (R, K, d); None where the data is not small."""
     r, k, _ = centers.shape
     if not small(ops, k):
