@@ -61,7 +61,7 @@ def test_searches_equal_numpy(data):
         "init": data.draw(st.sampled_from(["random", "k-means++"]), "init"),
         "max_iter": 12,
         "scope": data.draw(st.sampled_from(["cluster", "global"]), "scope"),
-        "refine": data.draw(st.sampled_from(["lloyd", "centroid"]), "refine"),
+        "refine": data.draw(st.sampled_from(["lloyd", "centroid", "hartigan"]), "refine"),
         "seed": seed,
     }
     same(quantized.search(X, k, backend="cuda", **options), quantized.search(X, k, backend="numpy", **options))
@@ -75,6 +75,7 @@ def test_kmeans_equals_numpy(data):
         "weights": weights,
         "restarts": data.draw(st.sampled_from([1, 3, 32]), "R"),
         "init": data.draw(st.sampled_from(["random", "k-means++"]), "init"),
+        "refine": data.draw(st.sampled_from([None, "hartigan"]), "refine"),
         "seed": seed,
     }
     same(lloyd.run(X, k, backend="cuda", **options), lloyd.run(X, k, backend="numpy", **options))
