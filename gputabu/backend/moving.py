@@ -83,7 +83,7 @@ def walk(
             continue
         pair = [a, b]
         away = X[m] - centers[r, pair]
-        own, other = canonical.in_order(away * away).tolist()
+        own, other = np.cumsum(away * away, axis=1)[:, -1].tolist()  # in order, in one call
         factor = left / rest
         leave, enter = factor * own, right / (right + weight) * other
         if leave - enter > NOISE * leave + slack * math.sqrt(factor * leave):
