@@ -36,6 +36,10 @@ LIMB_UNIT = 2.0**LIMB
 #: Added to a number below 2^51, it leaves its nearest integer in the low bits, ties to even.
 ROUNDER = 1.5 * 2.0**52
 ROUNDER_BITS = np.float64(ROUNDER).view(np.int64)
+#: Bounds of costs that are farther apart than this do not hang on rounding.
+BEYOND = 1.0 + 2.0**-20
+#: One in this many points is looked at by itself.
+SPARSE = 16
 #: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
 ON_CENTER = np.float32(2.0**20)
 
@@ -476,69 +480,85 @@ def least_shares(weights, mass, shares):
 
 
 @inner
-def best_entry(x, weight, own, centers, mass):
-    """The other cluster that costs least to enter, the lowest number on ties: (d,), (K, d), (2, K) -> b, cost."""
-    least, found = np.inf, -1
-    for b in range(len(centers)):
-        if b != own:
-            cost = square(x, centers[b]) * (mass[1, b] / (mass[1, b] + weight))
-            if found < 0 or cost < least:
-                least, found = cost, b
-    return found, least
+def best_entry(x, weight, own, across, mass, squares):
+    """The other cluster that costs least to enter, the lowest number on ties: (d,), (d, K), (2, K) -> b, cost."""
+    d, k = across.shape
+    for a in range(k):
+        squares[a] = 0.0
+    for j in range(d):
+        value, row = np.float64(x[j]), across[j]
+        for a in range(k):
+            difference = value - row[a]
+            squares[a] += difference * difference
+    for a in range(k):
+        squares[a] = squares[a] * (mass[1, a] / (mass[1, a] + weight))
+    found = -1
+    for a in range(k):
+        if a != own and (found < 0 or squares[a] < squares[found]):
+            found = a
+    return found, squares[found] if found >= 0 else np.inf
 
 
 @inner
-def pick_moves(X, weights, labels, centers, mass, slack, unit, length, doubt, best, second, found, squares, target):
-    """Write where the points X (n, d) would move to, or -1, to target (n,), and return how many would: `moving.find`.
+def least_entry(length, doubt, best, second, found, own, unit, d):
+    """A lower bound of what it costs a point to enter any cluster but its own, from its fast costs."""
+    size = np.float64(length)
+    error = doubt[0] + size * (doubt[1] + size * (doubt[2] + 4.0 * (d + 2) * 2.0**-23))  # as in `cover_rows`
+    lowest = np.float64(second if found == own else best)
+    bound = (lowest * (1.0 - 2.0**-20) - error) / (np.float64(unit) * np.float64(unit))  # some roundings more
+    return bound if bound > 0.0 else 0.0  # also where it is not a number
 
-    squares (n,) are to their own centres. Of most points the least fast cost to enter another cluster, at its lowest,
-    is above what they cost where they are.
-    """
-    n, d = X.shape
-    count = 0
-    units = np.float64(unit) * np.float64(unit)
-    for i in range(n):
-        target[i] = -1
-        own = labels[i]
+
+@inner
+def stay(X, weights, labels, centers, mass, leave, changed):
+    """What the points cost in their clusters, where that has changed: W / (W - w) · d²; -1 where they may not leave."""
+    for i in range(len(X)):
+        own = np.uint64(labels[i])
+        if changed[own] == 0:
+            continue
         weight = weights[i] if len(weights) else 1.0
         rest = mass[0, own] - weight
-        if not (rest > 0.0 and weight > 0.0):
-            continue
-        factor = mass[0, own] / rest
-        leave = factor * squares[i]
-        size = np.float64(length[i])
-        error = doubt[0] + size * (doubt[1] + size * (doubt[2] + 4.0 * (d + 2) * 2.0**-23))  # as in `cover_rows`
-        lowest = second[i] if found[i] == own else best[i]
-        if lowest > (leave * units + error) * (1.0 + 2.0**-20):  # a float32 cost has some roundings more
-            continue
-        b, enter = best_entry(X[i], weight, own, centers, mass)
-        if improves(leave, enter, factor, slack):
-            target[i] = b
-            count += 1
-    return count
+        leave[i] = mass[0, own] / rest * square(X[i], centers[own]) if rest > 0.0 and weight > 0.0 else -1.0
+
+
+@inner
+def target_of(x, weight, own, leave, across, mass, slack, squares):
+    """Where to move a point that costs `leave`, or -1, and the cost to enter the best cluster: `moving.find`."""
+    b, enter = best_entry(x, weight, own, across, mass, squares)
+    factor = mass[0, own] / (mass[0, own] - weight)
+    return (b if improves(leave, enter, factor, slack) else -1), enter
 
 
 @compiled
-def move_rows(X, weights, first, labels, centers, mass, slack, fast, scales, target, desk):
-    """`Ops.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K)."""
-    n = len(X)
+def move_rows(X, weights, first, labels, centers, mass, slack, fast, scales, everyone, target, leave, desk):
+    """`Ops.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K).
+
+    Of most points the least fast cost to enter another cluster, at its lowest, is above what they cost where they are.
+    everyone (K,) holds ones, leave (BLOCK,) is scratch memory.
+    """
+    n, d = X.shape
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         rows, some, size = X[start:stop], weights[start:stop], stop - start
-        a, b = first + start, first + stop
         move(rows, scales.origin, scales.unit, desk.moved, desk.length)
         for r in range(len(labels)):
-            here = labels[r, a:b]
+            here, goal = labels[r, first + start : first + stop], target[r, first + start : first + stop]
             least_shares(some, mass[r], desk.shares)
             rank_entries(
                 fast.factors[r], fast.norms[r], desk.shares, desk.moved, desk.length, desk.scores, desk.best,
                 desk.second, desk.found, size,
             )  # fmt: skip
-            own_squares(rows, here, centers[r], desk.squares)
-            pick_moves(
-                rows, some, here, centers[r], mass[r], slack, scales.unit, desk.length, fast.doubt[r], desk.best,
-                desk.second, desk.found, desk.squares, target[r, a:b],
-            )  # fmt: skip
+            stay(rows, some, here, centers[r], mass[r], leave, everyone)
+            for i in range(size):
+                goal[i] = -1
+                bound = least_entry(
+                    desk.length[i], fast.doubt[r], desk.best[i], desk.second[i], desk.found[i], here[i], scales.unit, d
+                )
+                if not bound > leave[i]:
+                    weight = some[i] if len(some) else 1.0
+                    goal[i], _ = target_of(
+                        rows[i], weight, here[i], leave[i], fast.across[r], mass[r], slack, desk.squares
+                    )
 
 
 @inner
@@ -655,8 +675,10 @@ class Bench(NamedTuple):
     keys: np.ndarray  # (K, 1) uint64
     sums: np.ndarray  # (3,) int64
     next: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
-    mass: np.ndarray  # (2, K) float64: weights of the clusters, as in `moving.masses`
+    mass: np.ndarray  # (4, K) float64: weights of the clusters, as in `moving.masses`; as they were before the round
     target: np.ndarray  # (N,) int32: where points would move to, or -1
+    leave: np.ndarray  # (N,) float64: what points cost in their clusters, or -1 for those that may not leave
+    reach: np.ndarray  # (N,) float64: at most the square root of what any other cluster would cost
 
 
 class Searches(NamedTuple):
@@ -898,7 +920,7 @@ def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench,
     """Go on with descent r until it ends or has made `until` rounds: `gputabu.hartigan.improve`."""
     k, d = bench.means.shape
     labels, totals, centers, status = its.labels[r], its.totals[r], its.centers[r], its.status[r]
-    X, weights, mass, target = data.X, data.weights, bench.mass, bench.target
+    X, weights, mass, target, changed = data.X, data.weights, bench.mass, bench.target, bench.next[0]
     if status[AGE] == 0:
         for a in range(k):
             for j in range(d):
@@ -908,8 +930,14 @@ def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench,
         take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], centers)
     for a in range(k):
         weigh(totals, a, d, scales.weight[1], scales.weight[2], mass)
+        changed[a] = 1
+    bench.reach[:] = 0.0
+    heaviest = 0.0 if len(weights) else 1.0
+    for i in range(len(weights)):
+        heaviest = max(heaviest, weights[i])
     while status[DONE] == GOING and status[AGE] < until:
         for a in range(k):
+            mass[2, a], mass[3, a] = mass[0, a], mass[1, a]
             for j in range(d):
                 bench.centers[0, a, j] = centers[a, j]
         ready(bench.centers, scales, fast)
@@ -917,16 +945,11 @@ def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench,
         for b in range(len(data.moved)):
             start = b * BLOCK
             stop = min(len(X), start + BLOCK)
-            rows, some, here, length = X[start:stop], weights[start:stop], labels[start:stop], data.length[b]
-            least_shares(some, mass, desk.shares)
-            rank_entries(
-                fast.factors[0], fast.norms[0], desk.shares, data.moved[b], length, desk.scores, desk.best,
-                desk.second, desk.found, stop - start,
-            )  # fmt: skip
-            own_squares(rows, here, centers, desk.squares)
-            count += pick_moves(
-                rows, some, here, centers, mass, slack, scales.unit, length, fast.doubt[0], desk.best, desk.second,
-                desk.found, desk.squares, target[start:stop],
+            rows, some, here = X[start:stop], weights[start:stop], labels[start:stop]
+            stay(rows, some, here, centers, mass, bench.leave[start:stop], changed)
+            count += seek(
+                rows, some, here, mass, slack, scales.unit, data.moved[b], data.length[b], fast, desk,
+                bench.leave[start:stop], bench.reach[start:stop], target[start:stop],
             )  # fmt: skip
         for i in range(len(X) if count else 0):
             if target[i] >= 0 and make_move(
@@ -935,11 +958,69 @@ def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench,
             ):  # fmt: skip
                 labels[i] = target[i]
                 status[MOVES] += 1
+        loosen(centers, bench.centers[0], mass, heaviest, bench.reach, changed)
         status[AGE] += 1
         if count == 0:
             status[DONE] = CONVERGED
         elif status[AGE] == max_rounds:
             status[DONE] = MAX_ITER
+
+
+@inner
+def seek(X, weights, labels, mass, slack, unit, moved, length, fast, desk, leave, reach, target):
+    """Write where the points X (n, d) would move to, or -1, to target (n,), and return how many would: `moving.find`.
+
+    Points of which it is known that any other cluster costs more (reach² > leave) are not looked at; where many are
+    left, the fast scores look at all of them again.
+    """
+    n, d = X.shape
+    left = 0
+    for i in range(n):
+        target[i] = -1
+        left += not reach[i] * reach[i] > leave[i] * BEYOND
+    if left > n // SPARSE:
+        least_shares(weights, mass, desk.shares)
+        rank_entries(
+            fast.factors[0], fast.norms[0], desk.shares, moved, length, desk.scores, desk.best, desk.second,
+            desk.found, n,
+        )  # fmt: skip
+        for i in range(n):
+            bound = least_entry(
+                length[i], fast.doubt[0], desk.best[i], desk.second[i], desk.found[i], labels[i], unit, d
+            )
+            reach[i] = np.sqrt(bound)
+    elif left == 0:
+        return 0
+    count = 0
+    for i in range(n):
+        if leave[i] < 0.0 or reach[i] * reach[i] > leave[i] * BEYOND:
+            continue
+        weight = weights[i] if len(weights) else 1.0
+        goal, enter = target_of(X[i], weight, labels[i], leave[i], fast.across[0], mass, slack, desk.squares)
+        target[i] = goal
+        reach[i] = np.sqrt(enter) if goal < 0 else 0.0  # one that is to move may not, and have another place to go to
+        count += goal >= 0
+    return count
+
+
+@inner
+def loosen(centers, before, mass, heaviest, reach, changed):
+    """Lower reach (N,) by what the moves of a round can have made entering cheaper, and say which clusters changed.
+
+    The root of W / (W + w) · d² falls by the way of a centre at most, and by the root of what W / (W + w) falls to;
+    that is the most for the heaviest point.
+    """
+    way, share = 0.0, 1.0
+    for a in range(len(centers)):
+        squared = square(centers[a], before[a])
+        changed[a] = squared > 0.0 or mass[0, a] != mass[2, a] or mass[1, a] != mass[3, a]
+        way = max(way, squared)
+        if mass[1, a] < mass[3, a]:
+            share = min(share, mass[1, a] / (mass[1, a] + heaviest) * ((mass[3, a] + heaviest) / mass[3, a]))
+    way, share = np.sqrt(way), np.sqrt(share)
+    for i in range(len(reach)):
+        value = (reach[i] - way) * share
+        reach[i] = value if value > 0.0 else 0.0
 
 
 @inner

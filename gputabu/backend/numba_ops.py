@@ -104,11 +104,13 @@ class NumbaOps(NumpyOps):
         k, scales = centers.shape[1], self.scales
         centers, fast = np.ascontiguousarray(centers), self.ready(centers, scales)
         mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
-        target = np.empty(labels.shape, np.int32)
+        target, everyone = np.empty(labels.shape, np.int32), np.ones(k, np.int64)
 
         def look(pieces: Iterable[Block]) -> None:
+            leave = np.empty(BLOCK)
             for block in pieces:
-                kernels.move_rows(*self.given(block), labels, centers, mass, slack, fast, scales, target, self.desk(k))
+                kernels.move_rows(*self.given(block), labels, centers, mass, slack, fast, scales, everyone, target,
+                                  leave, self.desk(k))  # fmt: skip
 
         self.workers.map(look, self.pieces())
         return self._listed(labels, target)

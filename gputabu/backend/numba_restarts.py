@@ -144,6 +144,8 @@ def place(ops: NumbaOps, k: int) -> Bench:
         keys=np.empty((k, 1), np.uint64),
         sums=np.empty(3, np.int64),
         next=np.empty((2, k), np.int64),
-        mass=np.empty((2, k)),
+        mass=np.empty((4, k)),
         target=np.empty(ops.points.n, np.int32),
+        leave=np.empty(ops.points.n),
+        reach=np.empty(ops.points.n),
     )
