@@ -16,12 +16,16 @@ import math
 
 import numpy as np
 
-from gputabu.backend import canonical
+from gputabu.backend import canonical, certified
+from gputabu.backend.certified import Product
 from gputabu.backend.ops import Moves
 from gputabu.backend.reductions import quantize
 from gputabu.backend.workers import Scratch
 from gputabu.points import Block, Bounds, Grid, Totals
 from gputabu.results import NOISE
+
+#: Costs that are farther apart than this do not hang on the rounding of a few operations.
+BEYOND = 1 + 2.0**-20
 
 
 def slack(bounds: Bounds) -> float:
@@ -41,25 +45,55 @@ def masses(grid: Grid, totals: np.ndarray) -> np.ndarray:
 
 
 def find(
-    block: Block, centers: np.ndarray, mass: np.ndarray, labels: np.ndarray, slack: float, scratch: Scratch
-) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a block that a move improves, and where to: (K, d), (2, K), (n,) -> (m,), (m,)."""
-    weights = np.ones(1) if block.weights is None else block.weights
-    with np.errstate(divide="ignore", invalid="ignore"):  # where a point may not leave, or has no weight
-        left = mass[0, labels]
-        rest = left - weights
+    block: Block, fast: Product, mass: np.ndarray, labels: np.ndarray, slack: float, scratch: Scratch
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The moves of a block's points that lower J: (R, 2, K), (R, n) -> restarts, points and their targets, (m,) each.
+
+    The fast product says which clusters may cost less than the own one; only for those is it computed canonically.
+    """
+    r, k, d = fast.centers.shape
+    flat, restarts = fast.centers.reshape(r * k, d), np.arange(r)[:, None]
+    weights = np.ones(len(block.X)) if block.weights is None else block.weights
+    squares = canonical.to_own_center(block.X, flat, labels + restarts * k, scratch)  # (R, n)
+    left = mass[:, 0][restarts, labels]
+    rest = left - weights
+    with np.errstate(divide="ignore", invalid="ignore"):  # where a point may not leave
         factor = left / rest
-        share = mass[1, :, None] / (mass[1, :, None] + weights)  # (K, n) or (K, 1)
-        squares = canonical.to_all(block.X, centers, scratch)  # (K, n)
-        everyone = np.arange(len(labels))
-        leave = factor * squares[labels, everyone]
-        squares *= share
-        squares[labels, everyone] = np.inf
-        target = squares.argmin(axis=0)  # the first of equals
-        enter = squares[target, everyone]
-        better = leave - enter > NOISE * leave + slack * np.sqrt(factor * leave)
-    found = np.flatnonzero(better & (rest > 0) & (weights > 0))
-    return found, target[found]
+        leave = np.where((rest > 0) & (weights > 0), factor * squares, -1.0)
+    maybe = _affordable(block, fast, mass[:, 1], leave, weights.max(), scratch)  # (R, K, n)
+    maybe[restarts, labels, np.arange(len(block.X))] = False
+    restart, point, cluster = np.nonzero(maybe.transpose(0, 2, 1))  # by point, then by cluster
+    own = leave[restart, point] >= 0
+    restart, point, cluster = restart[own], point[own], cluster[own]
+    if len(point) == 0:
+        return restart, point, cluster
+    entered = mass[restart, 1, cluster]
+    enter = canonical.of_pairs(block.X, point, flat, restart * k + cluster) * (entered / (entered + weights[point]))
+    leave, factor = leave[restart, point], factor[restart, point]
+    first = np.flatnonzero(np.diff(restart * len(block.X) + point, prepend=-1))
+    sizes = np.diff(first, append=len(point))
+    least = enter == np.repeat(np.minimum.reduceat(enter, first), sizes)
+    chosen = np.flatnonzero(least & (leave - enter > NOISE * leave + slack * np.sqrt(factor * leave)))
+    _, lowest = np.unique(restart[chosen] * len(block.X) + point[chosen], return_index=True)  # the first of equals
+    chosen = chosen[lowest]
+    return restart[chosen], point[chosen], cluster[chosen]
+
+
+def _affordable(
+    block: Block, fast: Product, entered: np.ndarray, leave: np.ndarray, heaviest: float, scratch: Scratch
+) -> np.ndarray:
+    """Where W / (W + w) · d² may be at most `leave`: (R, K), (R, n) -> (R, K, n) bool, as `SeedingOps._nearer`."""
+    d = block.X.shape[1]
+    scores, norms = certified.scores(block.X, fast, scratch)
+    norms = norms.astype(np.float64)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # an empty cluster is for everyone
+        times = (entered + heaviest) / entered  # (R, K), most for the heaviest point
+        doubt = fast.doubt[0] + norms * (fast.doubt[1] + norms * fast.doubt[2])
+        doubt += 4 * (d + 2) * np.finfo(fast.dtype).eps * norms**2
+        limit = scratch("limit", scores.shape, np.float64)
+        np.multiply(times[..., None], (leave * (fast.unit**2 * BEYOND))[:, None], out=limit)
+        limit += (doubt - norms**2)[:, None]
+        return ~(scores > limit)  # NaN is a maybe
 
 
 def walk(

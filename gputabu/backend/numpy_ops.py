@@ -140,14 +140,15 @@ class NumpyOps(SeedingOps):
     def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
         r, k, _ = centers.shape
         mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
+        fast = self.product(centers, self.grid.offset)
         target = np.full(labels.shape, -1, np.int32)
 
         def look(tasks: Iterable[Task]) -> None:
+            scratch = self.workers.scratch
             for block, some in tasks:
-                for s in range(some.start, some.stop):
-                    here = labels[s, block.rows]
-                    rows, where = moving.find(block, centers[s], mass[s], here, slack, self.workers.scratch)
-                    target[s, block.start + rows] = where
+                here = labels[some, block.rows]
+                restart, point, where = moving.find(block, fast.some(some), mass[some], here, slack, scratch)
+                target[some.start + restart, block.start + point] = where
 
         self.workers.map(look, self.tasks(r, k))
         return self._listed(labels, target)
