@@ -7,6 +7,9 @@ nothing to do either, so minima of this kind are fewer and better.
 A round looks for every point's best move, with all centroids fixed, and then makes these moves in the order of rows,
 each only if it lowers J by more than rounding at the centroids of that moment. The first always does. So J falls with
 every move, and the descent ends when a round finds none.
+
+By then every point is nearest to its own centroid, or on two of them that coincide. If labelling by the lowest of those
+leaves a cluster empty, there may be moves again, to that one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from gputabu.backend.ops import Improved, Moves, Ops
 from gputabu.interrupts import Interrupts
 from gputabu.reporting import log
 
-#: Rounds of a descent. It ends long before; it is there so that nothing runs for ever.
+#: Rounds until a labelling is settled. It is long before; it is there so that nothing runs for ever.
 ROUNDS = 10_000
 
 
@@ -37,19 +40,32 @@ def improve(ops: Ops, centers: np.ndarray, interrupts: Interrupts | None = None,
     labels = ops.blank(r)
     totals = ops.assign(centers, labels).totals
     centers = ops.grid.centroids(totals, centers)
-    ended, made = centers.copy(), np.zeros(r, np.int64)
+    found, ended = Improved(centers.copy(), np.zeros(r, np.int64)), totals.copy()
     active = np.arange(r)
     for number in range(1, max_rounds + 1):
         moves = ops.moves(centers, totals, labels)
         going = np.unique(moves.restart)
-        if len(going) == 0:
-            break
         if len(going) < len(active):
             active, centers, totals, labels = active[going], centers[going], totals[going], ops.take(labels, going)
             moves = Moves(np.searchsorted(going, moves.restart), moves.row, moves.source, moves.target)
-        made[active] += ops.shift(centers, totals, labels, moves)
-        ended[active] = centers
+        if len(active) == 0:
+            break
+        found.moves[active] += ops.shift(centers, totals, labels, moves)
+        found.centers[active], ended[active] = centers, totals
         log.debug("single moves, round %d: %d restarts, %d points looked at", number, len(active), len(moves))
         if interrupted():
-            break
-    return Improved(ended, made)
+            return found
+    settled = np.setdiff1d(np.flatnonzero(found.moves), active)
+    again = settled[_relabelled(ops, found.centers[settled], ended[settled])]
+    if len(again):
+        more = improve(ops, found.centers[again], interrupts, max_rounds)
+        found.centers[again] = more.centers
+        found.moves[again] += more.moves
+    return found
+
+
+def _relabelled(ops: Ops, centers: np.ndarray, totals: np.ndarray) -> np.ndarray:
+    """Whether labelling by centers (R, K, d) gives other clusters than those of totals (R, K, C): (R,) bool."""
+    if len(centers) == 0:
+        return np.zeros(0, np.bool_)
+    return (ops.assign(centers, ops.blank(len(centers))).totals != totals).any(axis=(1, 2))

@@ -45,7 +45,7 @@ ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
 GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE = 0, 1, 2, 3, 4
-AGE, DONE, STALE, MOVES = 0, 1, 2, 2
+AGE, DONE, STALE, MOVES, ROUNDS, HELD = 0, 1, 2, 2, 3, 4
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -912,7 +912,8 @@ class Improvements(NamedTuple):
     labels: np.ndarray  # (R, N) int32
     totals: np.ndarray  # (R, K, C) int64
     centers: np.ndarray  # (R, K, d) float64
-    status: np.ndarray  # (R, 3) int64: rounds made, why it stopped or GOING, moves made
+    # (R, 5) int64: rounds made, why it stopped or GOING, moves made; rounds and moves when labels were last nearest
+    status: np.ndarray
 
 
 @compiled
@@ -961,8 +962,20 @@ def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench,
         loosen(centers, bench.centers[0], mass, heaviest, bench.reach, changed)
         status[AGE] += 1
         if count == 0:
-            status[DONE] = CONVERGED
-        elif status[AGE] == max_rounds:
+            relabelled = 0
+            if status[MOVES] > status[HELD]:  # `fast` is of these centres
+                relabelled = assign_all(
+                    X, weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk
+                )
+            if relabelled == 0:
+                status[DONE] = CONVERGED
+            take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], centers)
+            for a in range(k):
+                weigh(totals, a, d, scales.weight[1], scales.weight[2], mass)
+                changed[a] = 1
+            bench.reach[:] = 0.0
+            status[ROUNDS], status[HELD] = status[AGE], status[MOVES]
+        elif status[AGE] - status[ROUNDS] == max_rounds:
             status[DONE] = MAX_ITER
 
 

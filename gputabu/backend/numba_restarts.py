@@ -90,7 +90,7 @@ def improve(ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Ca
         labels=np.full((r, ops.points.n), -1, np.int32),
         totals=np.zeros((r, k, ops.columns), np.int64),
         centers=np.array(centers, np.float64),
-        status=np.zeros((r, 3), np.int64),
+        status=np.zeros((r, 5), np.int64),
     )
     run(ops, k, kernels.improve_restart, its, (max_rounds, moving.slack(ops.bounds)), interrupted)
     return Improved(its.centers, its.status[:, kernels.MOVES])
