@@ -134,6 +134,16 @@ def test_nothing_leaks(way, knobs, iris):
     assert knobs.leaked_bytes() == 0
 
 
+@hostcuda
+@pytest.mark.parametrize("seed", range(3))
+def test_single_moves_know_no_order_and_no_races(seed, knobs):
+    knobs.set_seed(seed)
+    knobs.set_check(True, global_races=True)
+    X = np.rint(blobs(600, 3, 4) * 2)  # ties
+    options = {"restarts": 2, "init": "random", "refine": "hartigan"}
+    same(lloyd.run(X, 9, backend="cuda", **options), lloyd.run(X, 9, backend="numpy", **options))
+
+
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "k"),
