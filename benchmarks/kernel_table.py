@@ -67,7 +67,7 @@ class About:
 
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_backend.py", "test_seeding.py", "test_cuda.py"
-LABELS = "test_reassignment.py"
+LABELS, SINGLE = "test_reassignment.py", "test_hartigan.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
@@ -83,6 +83,9 @@ ABOUT = {
     "explain": About("scatter that each trial explains", "R·T·K·d", "–", "–", LABELS),
     "adopt": About("the accepted trial: labels, changed totals", "N·R", "R·(4 + s·d of those that change)",
                    "≤ R·(32d + 16), atomics", LABELS),
+    "find_moves": About("every point's best move that lowers J", "N·R·K·d", "R·(s·d·K, cached, + 4)",
+                        "16R of those that move", SINGLE),
+    "relabel": About("labels of single points changed", "m", "–", "–", SINGLE),
     "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
     "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
     "fetch_rows": About("single points", "m·d", "–", "–", CUDA),
@@ -143,7 +146,7 @@ def launches() -> dict[str, Launch]:
     for data, k, restarts in ((X[:, :16], 32, 1), (X[:, :16], 32, 8), (X, 32, 1), (load_iris().data, 3, 1)):
         data = np.ascontiguousarray(data, np.float32)
         quantized.search(data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda")
-    lloyd.run(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    lloyd.run(X[:, :16].copy(), 32, max_iter=1, refine="hartigan", backend="cuda")
     reassignment.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
     cupy.RawKernel.__call__ = call
     return seen

@@ -190,8 +190,9 @@ class TabuKMeans(_Clusterer):
         Iterations of the tabu search (IT_max).
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
-    refine : {"lloyd", "centroid"}, default="lloyd"
-        Refine the best solution by K-Means, or only take the centroids of its clusters.
+    refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
+        Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
+        single moves: samples change cluster, one at a time, until no such move lowers J.
     scope : {"cluster", "global"}, default="cluster"
         Whether a point that was the mean of a cluster is forbidden to that cluster, or to all.
     n_neighbors : int, default=1
@@ -310,8 +311,9 @@ class TabuSearchClustering(_Clusterer):
         For how many accepted labellings one stays forbidden (MTLS).
     keep : float, default=0.95
         Probability that a sample keeps its label in a trial (P), at least 0 and below 1.
-    refine : {"lloyd", None}, default="lloyd"
-        Refine the best labelling by K-Means, or return it as it was found, as in the paper. Then a sample need not be
+    refine : {"lloyd", "hartigan", None}, default="lloyd"
+        Refine the best labelling by K-Means, by K-Means and then single moves (samples change cluster, one at a time,
+        until no such move lowers J), or return it as it was found, as in the paper. Then a sample need not be
         in the cluster whose centre is nearest, so that `labels_` differ from `predict(X)`, and `inertia_` is J of
         `labels_`, above `-score(X)`.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
@@ -420,6 +422,9 @@ class KMeans(_Clusterer):
     tol : float, default=0
         Stop when the centres together move less than `tol` times the mean variance of the features; 0
         stops only when no sample changes cluster.
+    refine : {None, "hartigan"}, default=None
+        "hartigan" goes on where K-Means ended: samples move to another cluster, one at a time, until no such move
+        lowers J. `n_iter_` and `trace_` are those of K-Means.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
     device : int, optional
@@ -462,6 +467,7 @@ class KMeans(_Clusterer):
         n_init: Any = "auto",
         max_iter: int = 300,
         tol: float = 0.0,
+        refine: str | None = None,
         backend: str = "auto",
         device: int | None = None,
         random_state: Any = None,
@@ -472,6 +478,7 @@ class KMeans(_Clusterer):
         self.n_init = n_init
         self.max_iter = max_iter
         self.tol = tol
+        self.refine = refine
         self.backend = backend
         self.device = device
         self.random_state = random_state
@@ -485,6 +492,7 @@ class KMeans(_Clusterer):
             restarts=restarts,
             max_iter=self.max_iter,
             tol=self.tol,
+            refine=self.refine,
             seed=seed,
             backend=self.backend,
             device=self.device,

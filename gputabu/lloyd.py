@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gputabu import seeding, tabu
+from gputabu import hartigan, seeding, tabu
 from gputabu.backend import admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.ops import Descended, Descending, Labels, Ops
@@ -17,10 +17,12 @@ from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
-from gputabu.validation import check_int, check_n_clusters, check_real
+from gputabu.validation import check_int, check_n_clusters, check_optional, check_real
 
 #: Iterations of a refinement. K-Means ends long before; it is there so that nothing runs for ever.
 REFINE_ITER = 10_000
+#: What may follow K-Means.
+REFINEMENTS = ("hartigan",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,7 @@ def run(
     max_iter: int = 300,
     tol: float = 0.0,
     trials: int | None = None,
+    refine: str | None = None,
     seed: int = 0,
     backend: str = "auto",
     device: int | None = None,
@@ -62,6 +65,9 @@ def run(
         0 stops only when no point changes cluster.
     trials : int, optional
         Draws per point of K-Means++; the default is 2 + ln K, and 1 is the original algorithm.
+    refine : {None, "hartigan"}
+        "hartigan" goes on where K-Means ended: points move to another cluster, one at a time, until no such move
+        lowers J. The trace is that of K-Means.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
@@ -77,11 +83,20 @@ def run(
     >>> found = lloyd.run([[0.0], [1.0], [10.0], [11.0]], 2, seed=0)
     >>> found.inertia, found.stop.name
     (1.0, 'CONVERGED')
+
+    K-Means cannot leave this start, though a move of the point at 2 lowers J:
+
+    >>> X = [[0.0], [2.0], [3.0]]
+    >>> stuck = lloyd.run(X, 2, init=[[1.0], [3.0]])
+    >>> better = lloyd.run(X, 2, init=[[1.0], [3.0]], refine="hartigan")
+    >>> stuck.inertia, better.inertia
+    (2.0, 0.5)
     """
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
     check_real("tol", tol, 0)
+    check_optional("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
     with hold(points, backend, device) as ops, Interrupts() as interrupts:
@@ -92,9 +107,23 @@ def run(
                 break
             centers = start.centers(batch)
             found = descend(ops, centers, max_iter, tol, interrupts, traced=True)
+            found = replace(found, centers=further(ops, found.centers, refine, interrupts))
             finished.append(finish(ops, found, batch))
             report(finished[-1])
         return home(choose(finished, ops.name, interrupts.asked), points)
+
+
+def refined(ops: Ops, centers: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:
+    """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
+    rounds = 1 if interrupts.asked or refine == "centroid" else REFINE_ITER
+    return further(ops, descend(ops, centers, rounds, interrupts=interrupts).centers, refine, interrupts)
+
+
+def further(ops: Ops, centers: np.ndarray, refine: str | None, interrupts: Interrupts) -> np.ndarray:
+    """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for."""
+    if refine != "hartigan" or interrupts.asked:
+        return centers
+    return hartigan.improve(ops, centers, interrupts).centers
 
 
 def descend(

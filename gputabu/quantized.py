@@ -31,8 +31,8 @@ from gputabu.validation import check_choice, check_int, check_n_clusters
 
 #: Whether a tabu entry of cluster k forbids a point to that cluster only, or to all.
 SCOPES = ("cluster", "global")
-#: How M_b is refined (section IV-E): K-Means from it, or the centroids of its clusters.
-REFINEMENTS = ("lloyd", "centroid")
+#: How M_b is refined (section IV-E): K-Means from it, or the centroids of its clusters; our own: K-Means and more.
+REFINEMENTS = ("lloyd", "centroid", "hartigan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +110,9 @@ def search(
         IT_max, iterations of the tabu search.
     patience : int, optional
         r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
-    refine : {"lloyd", "centroid"}
-        Refinement of the best solution: K-Means from it, or the centroids of its clusters.
+    refine : {"lloyd", "centroid", "hartigan"}
+        Refinement of the best solution: K-Means from it, or the centroids of its clusters. "hartigan" is K-Means and
+        then single moves: points change cluster, one at a time, until no such move lowers J.
     scope : {"cluster", "global"}
         Whether a point once used as the mean of a cluster is forbidden to that cluster, or to all.
     n_neighbors : int
@@ -162,8 +163,12 @@ def run(
     own = ops.explore(means, orders) if plan.n_neighbors == 1 else None
     if own is None:
         best, stops, trace = explore(ops, means, plan, interrupts)
-        return lloyd.Descent(refined(ops, best.means, rounds, interrupts), stops, trace), best.means
-    centers = refined(ops, own.means, rounds, interrupts) if own.centers is None else own.centers
+        centers = lloyd.refined(ops, ops.rows(best.means), refine, interrupts)
+        return lloyd.Descent(centers, stops, trace), best.means
+    if own.centers is None:
+        centers = lloyd.refined(ops, ops.rows(own.means), refine, interrupts)
+    else:
+        centers = lloyd.further(ops, own.centers, refine, interrupts)
     moves = np.where(np.isnan(own.current[:, 1:]), -1, (own.path[:, 1:] != own.path[:, :-1]).sum(axis=2))
     stops = [(Stop.INTERRUPTED, Stop.PATIENCE, Stop.MAX_ITER)[code] for code in own.stop]
     return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
@@ -254,9 +259,3 @@ def evaluate(
     totals = totals + ops.assign(centers, labels).totals
     centroids = ops.grid.centroids(totals, centers)
     return totals, ops.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)
-
-
-def refined(ops: Ops, means: np.ndarray, rounds: int, interrupts: Interrupts) -> np.ndarray:
-    """The centres that M_b is refined to (section IV-E): (R, K) -> (R, K, d)."""
-    rounds = 1 if interrupts.asked else rounds
-    return lloyd.descend(ops, ops.rows(means), rounds, interrupts=interrupts).centers

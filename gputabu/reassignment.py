@@ -31,10 +31,12 @@ from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
-from gputabu.validation import check_choice, check_int, check_labels, check_n_clusters, check_real
+from gputabu.validation import check_choice, check_int, check_labels, check_n_clusters, check_optional, check_real
 
 #: What `init=` accepts by name.
 METHODS = ("random",)
+#: What `refine=` accepts beside None.
+REFINEMENTS = ("lloyd", "hartigan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +113,10 @@ def search(
         MTLS, for how many accepted labellings one stays forbidden.
     keep : float
         P, the probability that a point keeps its label in a trial; at least 0 and below 1.
-    refine : {None, "lloyd"}
+    refine : {None, "lloyd", "hartigan"}
         None returns the best labelling that was found, as the paper does: `labels` need not be the nearest of
-        `centers`, which are its centroids. "lloyd" begins K-Means from these.
+        `centers`, which are its centroids. "lloyd" begins K-Means from these, "hartigan"
+        goes on with single moves: points change cluster, one at a time, until no such move lowers J.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, optional
@@ -133,8 +136,7 @@ def search(
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     plan = Plan.checked(max_iter, n_trials, tenure, keep)
-    if refine is not None and (not isinstance(refine, str) or refine != "lloyd"):
-        raise ValueError(f"refine={refine!r} must be None or 'lloyd'.")
+    check_optional("refine", refine, REFINEMENTS)
     given = check_init(init, points.n, k)
     check_int("seed", seed, 0, 2**64 - 1)
     numbers = restart_numbers(restarts)
@@ -245,8 +247,7 @@ def conclude(
     centers = ops.grid.centroids(state.best_totals, middle)
     if refine is None:
         return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
-    rounds = 1 if interrupts.asked else lloyd.REFINE_ITER
-    centers = lloyd.descend(ops, centers, rounds, interrupts=interrupts).centers
+    centers = lloyd.refined(ops, centers, refine, interrupts)
     return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch)
 
 

@@ -41,6 +41,13 @@ def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     return value
 
 
+def check_optional(name: str, value: object, allowed: Collection[str]) -> str | None:
+    """Return `value` if it is None or one of the words in `allowed`."""
+    if value is not None and (not isinstance(value, str) or value not in allowed):
+        raise ValueError(f"{name}={value!r} must be {' or '.join(map(repr, (None, *allowed)))}.")
+    return value
+
+
 def check_n_clusters(n_clusters: object, n_samples: int) -> int:
     """Return K, an integer from 1 to N."""
     k = check_int("n_clusters", n_clusters, 1)

@@ -61,7 +61,7 @@ def test_searches_equal_numpy(data):
         "init": data.draw(st.sampled_from(["random", "k-means++"]), "init"),
         "max_iter": 12,
         "scope": data.draw(st.sampled_from(["cluster", "global"]), "scope"),
-        "refine": data.draw(st.sampled_from(["lloyd", "centroid"]), "refine"),
+        "refine": data.draw(st.sampled_from(["lloyd", "centroid", "hartigan"]), "refine"),
         "seed": seed,
     }
     same(quantized.search(X, k, backend="cuda", **options), quantized.search(X, k, backend="numpy", **options))
@@ -75,6 +75,7 @@ def test_kmeans_equals_numpy(data):
         "weights": weights,
         "restarts": data.draw(st.sampled_from([1, 3, 32]), "R"),
         "init": data.draw(st.sampled_from(["random", "k-means++"]), "init"),
+        "refine": data.draw(st.sampled_from([None, "hartigan"]), "refine"),
         "seed": seed,
     }
     same(lloyd.run(X, k, backend="cuda", **options), lloyd.run(X, k, backend="numpy", **options))
@@ -131,6 +132,16 @@ def test_nothing_leaks(way, knobs, iris):
         lloyd.run(iris, 3, backend="cuda")
     gc.collect()
     assert knobs.leaked_bytes() == 0
+
+
+@hostcuda
+@pytest.mark.parametrize("seed", range(3))
+def test_single_moves_know_no_order_and_no_races(seed, knobs):
+    knobs.set_seed(seed)
+    knobs.set_check(True, global_races=True)
+    X = np.rint(blobs(600, 3, 4) * 2)  # ties
+    options = {"restarts": 2, "init": "random", "refine": "hartigan"}
+    same(lloyd.run(X, 9, backend="cuda", **options), lloyd.run(X, 9, backend="numpy", **options))
 
 
 @pytest.mark.data

@@ -178,7 +178,7 @@ def test_random_labels_are_uniform():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("refine", [None, "lloyd"])
+@pytest.mark.parametrize("refine", [None, "lloyd", "hartigan"])
 def test_a_batch_equals_single_runs(iris, dtype, refine, backend):
     options = {"max_iter": 15, "n_trials": 5, "seed": 3, "refine": refine, "backend": backend}
     batch = reassignment.search(iris.astype(dtype), 4, restarts=9, **options)
@@ -305,7 +305,7 @@ def test_cuda_equals_numpy(data):
         "restarts": data.draw(st.sampled_from([1, 3, 11]), "R"),
         "n_trials": data.draw(st.sampled_from([1, 2, 7]), "T"),
         "keep": data.draw(st.sampled_from([0.0, 0.5, 0.95]), "P"),
-        "refine": data.draw(st.sampled_from([None, "lloyd"]), "refine"),
+        "refine": data.draw(st.sampled_from([None, "lloyd", "hartigan"]), "refine"),
         "max_iter": 4,
         "seed": seed,
     }

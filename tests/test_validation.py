@@ -80,7 +80,7 @@ PARAMETERS = [
 ]
 TABU = [
     ({"patience": 0}, ValueError, r"patience=0 must be an integer >= 1\."),
-    ({"refine": "best"}, ValueError, r"refine='best' must be one of 'lloyd', 'centroid'\."),
+    ({"refine": "best"}, ValueError, r"refine='best' must be one of 'lloyd', 'centroid', 'hartigan'\."),
     ({"scope": "all"}, ValueError, r"scope='all' must be one of 'cluster', 'global'\."),
     ({"n_neighbors": 0}, ValueError, r"n_neighbors=0 must be an integer >= 1\."),
 ]
@@ -103,12 +103,14 @@ LABELS = [
     ({"keep": -0.1}, ValueError, r"keep=-0\.1 must be a finite number >= 0 and < 1\."),
     ({"keep": np.nan}, ValueError, r"keep=nan must be a finite number >= 0 and < 1\."),
     ({"keep": "most"}, TypeError, r"keep='most' must be a number >= 0 and < 1\."),
-    ({"refine": "centroid"}, ValueError, r"refine='centroid' must be None or 'lloyd'\."),
+    ({"refine": "centroid"}, ValueError, r"refine='centroid' must be None or 'lloyd' or 'hartigan'\."),
 ]
 LLOYD = [
     ({"tol": -1e-3}, ValueError, r"tol=-0\.001 must be a finite number >= 0\."),
     ({"tol": np.nan}, ValueError, r"tol=nan must be"),
     ({"tol": "small"}, TypeError, r"tol='small' must be"),
+    ({"refine": "lloyd"}, ValueError, r"refine='lloyd' must be None or 'hartigan'\."),
+    ({"refine": 1}, ValueError, r"refine=1 must be None or 'hartigan'\."),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -12,8 +13,9 @@ from gputabu.backend import device_search
 from gputabu.backend.certified import unit_for
 from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
+from gputabu.backend.device_moves import DeviceMoves
 from gputabu.backend.device_trials import DeviceTrials
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Lot, Orders, Surveyed, Tried
 from gputabu.points import LIMB, Grid, from_limbs, power, spread_exponent
 
 #: Coordinates up to which a point is held in registers.
@@ -24,7 +26,7 @@ TILES = 6 * 1024
 GROUP = 8
 
 
-class CudaOps(CudaSeeding):
+class CudaOps(CudaSeeding, DeviceMoves):
     """A data set on a GPU. See `gputabu.backend.ops.Ops` for what each operation promises."""
 
     name = "cuda"
@@ -61,6 +63,9 @@ class CudaOps(CudaSeeding):
         return Assigned(totals.get(), changed.get())
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
+        return None
+
+    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
         return None
 
     @on_device

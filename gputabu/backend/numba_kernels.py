@@ -36,12 +36,16 @@ LIMB_UNIT = 2.0**LIMB
 #: Added to a number below 2^51, it leaves its nearest integer in the low bits, ties to even.
 ROUNDER = 1.5 * 2.0**52
 ROUNDER_BITS = np.float64(ROUNDER).view(np.int64)
+#: Bounds of costs that are farther apart than this do not hang on rounding.
+BEYOND = 1.0 + 2.0**-20
+#: One in this many points is looked at by itself.
+SPARSE = 16
 #: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
 ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
 GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE = 0, 1, 2, 3, 4
-AGE, DONE, STALE = 0, 1, 2
+AGE, DONE, STALE, MOVES, ROUNDS, HELD = 0, 1, 2, 2, 3, 4
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -95,6 +99,7 @@ class Desk(NamedTuple):
     second: np.ndarray  # (BLOCK,) float32: score. Not a row beside `best`: loops over both would not be vectorised
     found: np.ndarray  # (BLOCK,) int32
     squares: np.ndarray  # (max(BLOCK, K),) float64
+    shares: np.ndarray  # (K,) float32
     term: np.ndarray  # (C,) int64
 
 
@@ -414,7 +419,7 @@ def survey_rows(X, weights, first, labels, barred, span, centers, cost_to_limbs,
                 propose(squares, some, here, barred[r, a:b], key_scale, a - span, keys[r], stop - start)
 
 
-# -- seeding -------------------------------------------------------------------------------------
+# -- single moves --------------------------------------------------------------------------------
 
 
 @inner
@@ -425,6 +430,180 @@ def square(x, center):
         difference = np.float64(x[j]) - center[j]
         total += difference * difference
     return total
+
+
+@inner
+def improves(leave, enter, factor, slack):
+    """Whether a move lowers J by more than rounding: see `moving`."""
+    return leave - enter > NOISE * leave + slack * np.sqrt(factor * leave)
+
+
+@inner
+def contend_entry(scores, norm, share, size, a, best, second, found, n):
+    """`contend` for what it costs to enter centre a: share · (score + norm + ‖x‖²)."""
+    for i in range(n):
+        s, b, t, f = (scores[i] + norm + size[i] * size[i]) * share, best[i], second[i], found[i]
+        t = s if s < t else t
+        second[i] = t if t > b else b
+        found[i] = a if s < b else f
+        best[i] = s if s < b else b
+
+
+@inner
+def rank_entries(factors, norms, shares, moved, size, scores, best, second, found, n):
+    """The two least costs of n points to enter a cluster, and the cluster of the least: as `rank`."""
+    k, d = factors.shape
+    best[:] = np.float32(np.inf)
+    second[:] = np.float32(np.inf)
+    found[:] = np.int32(0)
+    wide = d >= WIDE
+    step = TILE if wide else 1
+    for start in range(0, k, step):
+        stop = min(k, start + step)
+        if wide:
+            np.dot(factors[start:stop], moved, scores[: stop - start])
+        else:
+            score(factors[start], np.float32(0), moved, scores[0], n)
+        for a in range(start, stop):
+            contend_entry(scores[a - start], norms[a], shares[a], size, np.int32(a), best, second, found, n)
+
+
+@inner
+def least_shares(weights, mass, shares):
+    """W / (W + w) of the clusters for the heaviest of some points: less for none of them. (n,) or (0,), (2, K)."""
+    heaviest = 0.0 if len(weights) else 1.0
+    for i in range(len(weights)):
+        heaviest = max(heaviest, weights[i])
+    for a in range(len(shares)):
+        entered = mass[1, a] + heaviest
+        shares[a] = np.float32(mass[1, a] / entered) if entered > 0.0 else np.float32(0)
+
+
+@inner
+def best_entry(x, weight, own, across, mass, squares):
+    """The other cluster that costs least to enter, the lowest number on ties: (d,), (d, K), (2, K) -> b, cost."""
+    d, k = across.shape
+    for a in range(k):
+        squares[a] = 0.0
+    for j in range(d):
+        value, row = np.float64(x[j]), across[j]
+        for a in range(k):
+            difference = value - row[a]
+            squares[a] += difference * difference
+    for a in range(k):
+        squares[a] = squares[a] * (mass[1, a] / (mass[1, a] + weight))
+    found = -1
+    for a in range(k):
+        if a != own and (found < 0 or squares[a] < squares[found]):
+            found = a
+    return found, squares[found] if found >= 0 else np.inf
+
+
+@inner
+def least_entry(length, doubt, best, second, found, own, unit, d):
+    """A lower bound of what it costs a point to enter any cluster but its own, from its fast costs."""
+    size = np.float64(length)
+    error = doubt[0] + size * (doubt[1] + size * (doubt[2] + 4.0 * (d + 2) * 2.0**-23))  # as in `cover_rows`
+    lowest = np.float64(second if found == own else best)
+    bound = (lowest * (1.0 - 2.0**-20) - error) / (np.float64(unit) * np.float64(unit))  # some roundings more
+    return bound if bound > 0.0 else 0.0  # also where it is not a number
+
+
+@inner
+def stay(X, weights, labels, centers, mass, leave, changed):
+    """What the points cost in their clusters, where that has changed: W / (W - w) · d²; -1 where they may not leave."""
+    for i in range(len(X)):
+        own = np.uint64(labels[i])
+        if changed[own] == 0:
+            continue
+        weight = weights[i] if len(weights) else 1.0
+        rest = mass[0, own] - weight
+        leave[i] = mass[0, own] / rest * square(X[i], centers[own]) if rest > 0.0 and weight > 0.0 else -1.0
+
+
+@inner
+def target_of(x, weight, own, leave, across, mass, slack, squares):
+    """Where to move a point that costs `leave`, or -1, and the cost to enter the best cluster: `moving.find`."""
+    b, enter = best_entry(x, weight, own, across, mass, squares)
+    factor = mass[0, own] / (mass[0, own] - weight)
+    return (b if improves(leave, enter, factor, slack) else -1), enter
+
+
+@compiled
+def move_rows(X, weights, first, labels, centers, mass, slack, fast, scales, everyone, target, leave, desk):
+    """`Ops.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K).
+
+    Of most points the least fast cost to enter another cluster, at its lowest, is above what they cost where they are.
+    everyone (K,) holds ones, leave (BLOCK,) is scratch memory.
+    """
+    n, d = X.shape
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        rows, some, size = X[start:stop], weights[start:stop], stop - start
+        move(rows, scales.origin, scales.unit, desk.moved, desk.length)
+        for r in range(len(labels)):
+            here, goal = labels[r, first + start : first + stop], target[r, first + start : first + stop]
+            least_shares(some, mass[r], desk.shares)
+            rank_entries(
+                fast.factors[r], fast.norms[r], desk.shares, desk.moved, desk.length, desk.scores, desk.best,
+                desk.second, desk.found, size,
+            )  # fmt: skip
+            stay(rows, some, here, centers[r], mass[r], leave, everyone)
+            for i in range(size):
+                goal[i] = -1
+                bound = least_entry(
+                    desk.length[i], fast.doubt[r], desk.best[i], desk.second[i], desk.found[i], here[i], scales.unit, d
+                )
+                if not bound > leave[i]:
+                    weight = some[i] if len(some) else 1.0
+                    goal[i], _ = target_of(
+                        rows[i], weight, here[i], leave[i], fast.across[r], mass[r], slack, desk.squares
+                    )
+
+
+@inner
+def weigh(totals, a, d, weight_high, weight_low, mass):
+    """Bring the weight of cluster a in mass (2, K) up to date with totals (K, C): `moving.masses`."""
+    mass[1, a] = weight_of(totals[a], d, weight_high, weight_low)
+    mass[0, a] = mass[1, a] if totals[a, -1] >= 2 else 0.0
+
+
+@inner
+def make_move(x, weight, weighted, a, b, centers, totals, mass, slack, axes, weight_scale, term):
+    """Move a point from cluster a to b if that lowers J; centers, totals and mass follow: `moving.walk`."""
+    d = len(x)
+    rest = mass[0, a] - weight
+    if not rest > 0.0:
+        return False
+    factor = mass[0, a] / rest
+    leave = factor * square(x, centers[a])
+    enter = mass[1, b] / (mass[1, b] + weight) * square(x, centers[b])
+    if not improves(leave, enter, factor, slack):
+        return False
+    contribute(x, weight, weighted, axes, weight_scale[0], term)
+    for c in range(len(term)):
+        totals[a, c] -= term[c]
+        totals[b, c] += term[c]
+    for one in (a, b):
+        weigh(totals, one, d, weight_scale[1], weight_scale[2], mass)
+        mean = centers[one : one + 1]
+        take_means(totals[one : one + 1], axes, weight_scale[1], weight_scale[2], mean, mean)
+    return True
+
+
+@compiled
+def walk_moves(X, weights, restart, source, target, centers, totals, mass, slack, scales, term, made):
+    """`moving.walk`: points X (M, d) in turn; made (M,) bool."""
+    weighted = len(weights) > 0
+    for m in range(len(X)):
+        r = restart[m]
+        made[m] = make_move(
+            X[m], weights[m] if weighted else 1.0, weighted, source[m], target[m], centers[r], totals[r], mass[r],
+            slack, scales.axes, scales.weight, term,
+        )  # fmt: skip
+
+
+# -- seeding -------------------------------------------------------------------------------------
 
 
 @inner
@@ -496,6 +675,10 @@ class Bench(NamedTuple):
     keys: np.ndarray  # (K, 1) uint64
     sums: np.ndarray  # (3,) int64
     next: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
+    mass: np.ndarray  # (4, K) float64: weights of the clusters, as in `moving.masses`; as they were before the round
+    target: np.ndarray  # (N,) int32: where points would move to, or -1
+    leave: np.ndarray  # (N,) float64: what points cost in their clusters, or -1 for those that may not leave
+    reach: np.ndarray  # (N,) float64: at most the square root of what any other cluster would cost
 
 
 class Restarts(NamedTuple):
@@ -719,6 +902,136 @@ def arrive(centers, means, totals, prints, changed, status, max_iter, allowed):
         status[DONE] = TOLERANCE
     elif iteration + 1 == max_iter:
         status[DONE] = MAX_ITER
+
+
+class Improvements(NamedTuple):
+    """R descents by single moves between two rounds."""
+
+    labels: np.ndarray  # (R, N) int32
+    totals: np.ndarray  # (R, K, C) int64
+    centers: np.ndarray  # (R, K, d) float64
+    # (R, 5) int64: rounds made, why it stopped or GOING, moves made; rounds and moves when labels were last nearest
+    status: np.ndarray
+
+
+@compiled
+def improve_restart(data, its, r, max_rounds, slack, until, scales, fast, bench, desk):
+    """Go on with descent r until it ends or has made `until` rounds: `gputabu.hartigan.improve`."""
+    k, d = bench.means.shape
+    labels, totals, centers, status = its.labels[r], its.totals[r], its.centers[r], its.status[r]
+    X, weights, mass, target, changed = data.X, data.weights, bench.mass, bench.target, bench.next[0]
+    if status[AGE] == 0:
+        for a in range(k):
+            for j in range(d):
+                bench.centers[0, a, j] = centers[a, j]
+        ready(bench.centers, scales, fast)
+        assign_all(X, weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk)
+        take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], centers)
+    for a in range(k):
+        weigh(totals, a, d, scales.weight[1], scales.weight[2], mass)
+        changed[a] = 1
+    bench.reach[:] = 0.0
+    heaviest = 0.0 if len(weights) else 1.0
+    for i in range(len(weights)):
+        heaviest = max(heaviest, weights[i])
+    while status[DONE] == GOING and status[AGE] < until:
+        for a in range(k):
+            mass[2, a], mass[3, a] = mass[0, a], mass[1, a]
+            for j in range(d):
+                bench.centers[0, a, j] = centers[a, j]
+        ready(bench.centers, scales, fast)
+        count = 0
+        for b in range(len(data.moved)):
+            start = b * BLOCK
+            stop = min(len(X), start + BLOCK)
+            rows, some, here = X[start:stop], weights[start:stop], labels[start:stop]
+            stay(rows, some, here, centers, mass, bench.leave[start:stop], changed)
+            count += seek(
+                rows, some, here, mass, slack, scales.unit, data.moved[b], data.length[b], fast, desk,
+                bench.leave[start:stop], bench.reach[start:stop], target[start:stop],
+            )  # fmt: skip
+        for i in range(len(X) if count else 0):
+            if target[i] >= 0 and make_move(
+                X[i], weights[i] if len(weights) else 1.0, len(weights) > 0, labels[i], target[i], centers, totals,
+                mass, slack, scales.axes, scales.weight, desk.term,
+            ):  # fmt: skip
+                labels[i] = target[i]
+                status[MOVES] += 1
+        loosen(centers, bench.centers[0], mass, heaviest, bench.reach, changed)
+        status[AGE] += 1
+        if count == 0:
+            relabelled = 0
+            if status[MOVES] > status[HELD]:  # `fast` is of these centres
+                relabelled = assign_all(
+                    X, weights, data.moved, data.length, fast, labels, totals, scales.axes, scales.weight[0], desk
+                )
+            if relabelled == 0:
+                status[DONE] = CONVERGED
+            take_means(totals, scales.axes, scales.weight[1], scales.weight[2], bench.centers[0], centers)
+            for a in range(k):
+                weigh(totals, a, d, scales.weight[1], scales.weight[2], mass)
+                changed[a] = 1
+            bench.reach[:] = 0.0
+            status[ROUNDS], status[HELD] = status[AGE], status[MOVES]
+        elif status[AGE] - status[ROUNDS] == max_rounds:
+            status[DONE] = MAX_ITER
+
+
+@inner
+def seek(X, weights, labels, mass, slack, unit, moved, length, fast, desk, leave, reach, target):
+    """Write where the points X (n, d) would move to, or -1, to target (n,), and return how many would: `moving.find`.
+
+    Points of which it is known that any other cluster costs more (reach² > leave) are not looked at; where many are
+    left, the fast scores look at all of them again.
+    """
+    n, d = X.shape
+    left = 0
+    for i in range(n):
+        target[i] = -1
+        left += not reach[i] * reach[i] > leave[i] * BEYOND
+    if left > n // SPARSE:
+        least_shares(weights, mass, desk.shares)
+        rank_entries(
+            fast.factors[0], fast.norms[0], desk.shares, moved, length, desk.scores, desk.best, desk.second,
+            desk.found, n,
+        )  # fmt: skip
+        for i in range(n):
+            bound = least_entry(
+                length[i], fast.doubt[0], desk.best[i], desk.second[i], desk.found[i], labels[i], unit, d
+            )
+            reach[i] = np.sqrt(bound)
+    elif left == 0:
+        return 0
+    count = 0
+    for i in range(n):
+        if leave[i] < 0.0 or reach[i] * reach[i] > leave[i] * BEYOND:
+            continue
+        weight = weights[i] if len(weights) else 1.0
+        goal, enter = target_of(X[i], weight, labels[i], leave[i], fast.across[0], mass, slack, desk.squares)
+        target[i] = goal
+        reach[i] = np.sqrt(enter) if goal < 0 else 0.0  # one that is to move may not, and have another place to go to
+        count += goal >= 0
+    return count
+
+
+@inner
+def loosen(centers, before, mass, heaviest, reach, changed):
+    """Lower reach (N,) by what the moves of a round can have made entering cheaper, and say which clusters changed.
+
+    The root of W / (W + w) · d² falls by the way of a centre at most, and by the root of what W / (W + w) falls to;
+    that is the most for the heaviest point.
+    """
+    way, share = 0.0, 1.0
+    for a in range(len(centers)):
+        squared = square(centers[a], before[a])
+        changed[a] = squared > 0.0 or mass[0, a] != mass[2, a] or mass[1, a] != mass[3, a]
+        way = max(way, squared)
+        if mass[1, a] < mass[3, a]:
+            share = min(share, mass[1, a] / (mass[1, a] + heaviest) * ((mass[3, a] + heaviest) / mass[3, a]))
+    way, share = np.sqrt(way), np.sqrt(share)
+    for i in range(len(reach)):
+        value = (reach[i] - way) * share
+        reach[i] = value if value > 0.0 else 0.0
 
 
 @inner

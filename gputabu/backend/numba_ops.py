@@ -6,19 +6,19 @@ none of its threading layers is started, and a fork is as safe as with NumPy. Wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numba.core import config, event
 
+from gputabu.backend import moving, numba_restarts
 from gputabu.backend import numba_kernels as kernels
-from gputabu.backend import numba_restarts
 from gputabu.backend.certified import unit_for
 from gputabu.backend.numba_kernels import BLOCK, TILE, Centers, Desk, Scales
 from gputabu.backend.numpy_ops import NumpyOps
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Orders
+from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Moves, Orders
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
 from gputabu.backend.workers import thread_count
@@ -109,6 +109,32 @@ class NumbaOps(NumpyOps):
         self.workers.map(look, self.pieces())
         return labels
 
+    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
+        k, scales = centers.shape[1], self.scales
+        centers, fast = np.ascontiguousarray(centers), self.ready(centers, scales)
+        mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
+        target, everyone = np.empty(labels.shape, np.int32), np.ones(k, np.int64)
+
+        def look(pieces: Iterable[Block]) -> None:
+            leave = np.empty(BLOCK)
+            for block in pieces:
+                kernels.move_rows(*self.given(block), labels, centers, mass, slack, fast, scales, everyone, target,
+                                  leave, self.desk(k))  # fmt: skip
+
+        self.workers.map(look, self.pieces())
+        return self._listed(labels, target)
+
+    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray, moves: Moves) -> np.ndarray:
+        weights = np.empty(0) if self.points.weights is None else self.points.weights_at(moves.row)
+        mass, made = moving.masses(self.grid, totals), np.empty(len(moves), np.bool_)
+        kernels.walk_moves(
+            self.rows(moves.row), weights, moves.restart, moves.source, moves.target, centers, totals, mass,
+            moving.slack(self.bounds), self.scales, self.desk(1).term, made,
+        )  # fmt: skip
+        done = moves.some(made)
+        labels[done.restart, done.row] = done.target
+        return np.bincount(done.restart, minlength=len(centers))
+
     # -- seeding ---------------------------------------------------------------------------------
 
     def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
@@ -172,6 +198,9 @@ class NumbaOps(NumpyOps):
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         return numba_restarts.descend(self, centers, orders)
+
+    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
+        return numba_restarts.improve(self, centers, max_rounds, interrupted)
 
     def few(self, restarts: int, centers: int = 1) -> bool:
         """Whether a pass is so short that NumPy's does as well: code that is not needed is not compiled, or loaded."""
@@ -238,6 +267,7 @@ class NumbaOps(NumpyOps):
             second=scratch("second", BLOCK, np.float32),
             found=scratch("found", BLOCK, np.int32),
             squares=scratch("squares", max(BLOCK, k), np.float64),
+            shares=scratch("shares", k, np.float32),
             term=scratch("term", self.columns, np.int64),
         )
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gputabu.backend import moving
 from gputabu.backend import numba_kernels as kernels
-from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Limits, Restarts
-from gputabu.backend.ops import Descended, Descending, Explored, Orders
+from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Improvements, Limits, Restarts
+from gputabu.backend.ops import Descended, Descending, Explored, Improved, Orders
 from gputabu.results import Stop
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def explore(ops: NumbaOps, means: np.ndarray, orders: Orders) -> Explored | None
         rows=np.empty((r, k, capacity), np.int64),
         path=np.full((r, t, k), -1, np.int64),
     )
-    run(ops, its, Limits(orders.max_iter, orders.patience, orders.shared, 0.0, 0.0), orders.interrupted)
+    limits = Limits(orders.max_iter, orders.patience, orders.shared, 0.0, 0.0)
+    run(ops, kernels.run_restart, its, (limits,), orders.interrupted)
     age = its.status[:, kernels.AGE]
     t = int(age.max())
     current, best = its.cost[:, 0, :t], its.cost[:, 1, :t]
@@ -66,8 +68,8 @@ def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended
         centers=np.array(centers, np.float64),
         prints=np.empty((r, t), np.uint64),
     )
-    scatter = ops.scatter if traced else 0.0
-    run(ops, its, Limits(t, 0, False, float(orders.allowed), scatter), orders.interrupted)
+    limits = Limits(t, 0, False, float(orders.allowed), ops.scatter if traced else 0.0)
+    run(ops, kernels.run_restart, its, (limits,), orders.interrupted)
     t = int(its.status[:, kernels.AGE].max())
     stops = [STOPS[int(code)] for code in its.status[:, kernels.DONE]]
     current = its.cost[:, 0, : t + 1] if traced else np.empty((r, 0))
@@ -90,12 +92,33 @@ def blank(ops: NumbaOps, r: int, k: int) -> Restarts:
     )
 
 
+def improve(ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
+    """Make single moves from centers (R, K, d); None where the data is not small."""
+    r, k, _ = centers.shape
+    if not small(ops, k):
+        return None
+    its = Improvements(
+        labels=np.full((r, ops.points.n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        centers=np.array(centers, np.float64),
+        status=np.zeros((r, 5), np.int64),
+    )
+    run(ops, kernels.improve_restart, its, (max_rounds, moving.slack(ops.bounds)), interrupted)
+    return Improved(its.centers, its.status[:, kernels.MOVES])
+
+
 def small(ops: NumbaOps, k: int) -> bool:
     n, d = ops.points.n, ops.points.d
     return len(ops.points.chunks) == 1 and n <= MAX_POINTS and n * k * d <= SMALL
 
 
-def run(ops: NumbaOps, its: Restarts, limits: Limits, interrupted: Callable[[], bool]) -> None:
+def run(
+    ops: NumbaOps,
+    kernel: Callable[..., None],
+    its: Restarts | Improvements,
+    limits: tuple[Any, ...],
+    interrupted: Callable[[], bool],
+) -> None:
     """Deal the restarts to the threads; each is taken to its end, or, once interrupted, at least to a first result."""
     data, scales, k, d = held(ops), ops.scales, its.totals.shape[1], ops.points.d
     stride = max(1, SLICE // (ops.points.n * k * d))
@@ -106,7 +129,7 @@ def run(ops: NumbaOps, its: Restarts, limits: Limits, interrupted: Callable[[], 
             status = its.status[r]
             while not status[kernels.DONE] and not (status[kernels.AGE] and interrupted()):
                 until = 1 if interrupted() else int(status[kernels.AGE]) + stride
-                kernels.run_restart(data, its, r, limits, until, scales, fast, bench, desk)
+                kernel(data, its, r, *limits, until, scales, fast, bench, desk)
 
     ops.workers.map(work, range(len(its.status)))
 
@@ -132,4 +155,8 @@ def place(ops: NumbaOps, k: int) -> Bench:
         keys=np.empty((k, 1), np.uint64),
         sums=np.empty(3, np.int64),
         next=np.empty((2, k), np.int64),
+        mass=np.empty((4, k)),
+        target=np.empty(ops.points.n, np.int32),
+        leave=np.empty(ops.points.n),
+        reach=np.empty(ops.points.n),
     )

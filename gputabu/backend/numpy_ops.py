@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 
 import numpy as np
 
-from gputabu.backend import canonical, certified, host_trials
+from gputabu.backend import canonical, certified, host_trials, moving
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Lot, Orders, Surveyed, Tried
+from gputabu.backend.ops import (
+    Assigned,
+    Descended,
+    Descending,
+    Explored,
+    Improved,
+    Lot,
+    Moves,
+    Orders,
+    Surveyed,
+    Tried,
+)
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
 from gputabu.points import Block, Grid, Totals, from_limbs, limbs, spread_exponent
@@ -143,6 +154,38 @@ class NumpyOps(SeedingOps):
         return None
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
+        return None
+
+    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
+        r, k, _ = centers.shape
+        mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
+        fast = self.product(centers, self.grid.offset)
+        target = np.full(labels.shape, -1, np.int32)
+
+        def look(tasks: Iterable[Task]) -> None:
+            scratch = self.workers.scratch
+            for block, some in tasks:
+                here = labels[some, block.rows]
+                restart, point, where = moving.find(block, fast.some(some), mass[some], here, slack, scratch)
+                target[some.start + restart, block.start + point] = where
+
+        self.workers.map(look, self.tasks(r, k))
+        return self._listed(labels, target)
+
+    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray, moves: Moves) -> np.ndarray:
+        weights = None if self.points.weights is None else self.points.weights_at(moves.row)
+        slack = moving.slack(self.bounds)
+        made = moves.some(moving.walk(self.grid, slack, self.rows(moves.row), weights, moves, centers, totals))
+        labels[made.restart, made.row] = made.target
+        return np.bincount(made.restart, minlength=len(centers))
+
+    @staticmethod
+    def _listed(labels: np.ndarray, target: np.ndarray) -> Moves:
+        """The moves that `target` (R, N) holds, -1 for none."""
+        restart, row = np.nonzero(target >= 0)
+        return Moves(restart, row, labels[restart, row], target[restart, row])
+
+    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
         return None
 
     def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:

@@ -117,6 +117,30 @@ class Tried:
     prints: np.ndarray  # (R, T, 2) uint64, to be added to the print of the labels that were changed
 
 
+@dataclass(frozen=True, slots=True)
+class Moves:
+    """Single moves that would each lower J, by restart, then by row: at most one per point."""
+
+    restart: np.ndarray  # (M,) int64
+    row: np.ndarray  # (M,) int64
+    source: np.ndarray  # (M,) int32, the cluster the point is in
+    target: np.ndarray  # (M,) int32, the one to move it to
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def some(self, chosen: np.ndarray) -> Moves:
+        return Moves(self.restart[chosen], self.row[chosen], self.source[chosen], self.target[chosen])
+
+
+@dataclass(frozen=True, slots=True)
+class Improved:
+    """Where R descents by single moves ended."""
+
+    centers: np.ndarray  # (R, K, d), centroids
+    moves: np.ndarray  # (R,) int64, how many were made
+
+
 class Ops(Protocol):
     """A data set held by a backend. A context: memory and threads are released on leaving it."""
 
@@ -222,6 +246,24 @@ class Ops(Protocol):
 
     def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
         """Run K-Means from centers (R, K, d) to its end, as `gputabu.lloyd.descend` would; None as in `explore`."""
+        ...
+
+    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: Labels) -> Moves:
+        """Every point's best move to another cluster, of those that lower J (`gputabu.backend.moving`).
+
+        centers (R, K, d) are the centroids of totals (R, K, C), those of `labels`, in which every point has a cluster.
+        """
+        ...
+
+    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: Labels, moves: Moves) -> np.ndarray:
+        """Make the moves one after the other, where they still lower J; returns how many were made, (R,) int64.
+
+        As above; centers, totals and labels follow, in place.
+        """
+        ...
+
+    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
+        """Run descents by single moves to their end, as `gputabu.hartigan.improve` would; None as in `explore`."""
         ...
 
     def trials(self, labels: Labels, totals: np.ndarray, lot: Lot) -> Tried:

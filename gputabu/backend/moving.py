@@ -1,0 +1,129 @@
+"""Single moves of points between clusters (Hartigan 1975): when one lowers J, and a walk over many, in NumPy.
+
+To take x of weight w from cluster a of weight W_a to b of weight W_b changes J, at the centroids, by
+w (enter_b − leave_a), with
+
+    leave_a = W_a / (W_a − w) · d²(x, c_a),    enter_b = W_b / (W_b + w) · d²(x, c_b).
+
+The best b is that of the least `enter`, the lowest number on ties; an empty one costs nothing. A point of weight zero,
+or alone in its cluster, stays. Distances are canonical, and all is float64 in the order written: every backend must
+reproduce it bit for bit.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from gputabu.backend import canonical, certified
+from gputabu.backend.certified import Product
+from gputabu.backend.ops import Moves
+from gputabu.backend.reductions import quantize
+from gputabu.backend.workers import Scratch
+from gputabu.points import Block, Bounds, Grid, Totals
+from gputabu.results import NOISE
+
+#: Costs that are farther apart than this do not hang on the rounding of a few operations.
+BEYOND = 1 + 2.0**-20
+
+
+def slack(bounds: Bounds) -> float:
+    """What a centroid may be off by, as a length, eight times over.
+
+    A distance r then errs by at most a quarter of that, r² by half of it times r, and leave − enter, with
+    f = W_a / (W_a − w) >= 1, by less than `slack` · sqrt(f · leave).
+    """
+    reach = float(np.maximum(np.abs(bounds.low), np.abs(bounds.high)).max())
+    return 8.0 * math.sqrt(len(bounds.low)) * 2.0**-52 * reach
+
+
+def masses(grid: Grid, totals: np.ndarray) -> np.ndarray:
+    """Weights of the clusters twice, (R, K, C) -> (R, 2, K): to leave, zero where a point would be alone; to enter."""
+    weights = grid.weights(totals)
+    return np.stack([np.where(Totals.counts(totals) >= 2, weights, 0.0), weights], axis=1)
+
+
+def find(
+    block: Block, fast: Product, mass: np.ndarray, labels: np.ndarray, slack: float, scratch: Scratch
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The moves of a block's points that lower J: (R, 2, K), (R, n) -> restarts, points and their targets, (m,) each.
+
+    The fast product says which clusters may cost less than the own one; only for those is it computed canonically.
+    """
+    r, k, d = fast.centers.shape
+    flat, restarts = fast.centers.reshape(r * k, d), np.arange(r)[:, None]
+    weights = np.ones(len(block.X)) if block.weights is None else block.weights
+    squares = canonical.to_own_center(block.X, flat, labels + restarts * k, scratch)  # (R, n)
+    left = mass[:, 0][restarts, labels]
+    rest = left - weights
+    with np.errstate(divide="ignore", invalid="ignore"):  # where a point may not leave
+        factor = left / rest
+        leave = np.where((rest > 0) & (weights > 0), factor * squares, -1.0)
+    maybe = _affordable(block, fast, mass[:, 1], leave, weights.max(), scratch)  # (R, K, n)
+    maybe[restarts, labels, np.arange(len(block.X))] = False
+    restart, point, cluster = np.nonzero(maybe.transpose(0, 2, 1))  # by point, then by cluster
+    own = leave[restart, point] >= 0
+    restart, point, cluster = restart[own], point[own], cluster[own]
+    if len(point) == 0:
+        return restart, point, cluster
+    entered = mass[restart, 1, cluster]
+    enter = canonical.of_pairs(block.X, point, flat, restart * k + cluster) * (entered / (entered + weights[point]))
+    leave, factor = leave[restart, point], factor[restart, point]
+    first = np.flatnonzero(np.diff(restart * len(block.X) + point, prepend=-1))
+    sizes = np.diff(first, append=len(point))
+    least = enter == np.repeat(np.minimum.reduceat(enter, first), sizes)
+    chosen = np.flatnonzero(least & (leave - enter > NOISE * leave + slack * np.sqrt(factor * leave)))
+    _, lowest = np.unique(restart[chosen] * len(block.X) + point[chosen], return_index=True)  # the first of equals
+    chosen = chosen[lowest]
+    return restart[chosen], point[chosen], cluster[chosen]
+
+
+def _affordable(
+    block: Block, fast: Product, entered: np.ndarray, leave: np.ndarray, heaviest: float, scratch: Scratch
+) -> np.ndarray:
+    """Where W / (W + w) · d² may be at most `leave`: (R, K), (R, n) -> (R, K, n) bool, as `SeedingOps._nearer`."""
+    d = block.X.shape[1]
+    scores, norms = certified.scores(block.X, fast, scratch)
+    norms = norms.astype(np.float64)
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # an empty cluster is for everyone
+        times = (entered + heaviest) / entered  # (R, K), most for the heaviest point
+        doubt = fast.doubt[0] + norms * (fast.doubt[1] + norms * fast.doubt[2])
+        doubt += 4 * (d + 2) * np.finfo(fast.dtype).eps * norms**2
+        limit = scratch("limit", scores.shape, np.float64)
+        np.multiply(times[..., None], (leave * (fast.unit**2 * BEYOND))[:, None], out=limit)
+        limit += (doubt - norms**2)[:, None]
+        return ~(scores > limit)  # NaN is a maybe
+
+
+def walk(
+    grid: Grid,
+    slack: float,
+    X: np.ndarray,
+    weights: np.ndarray | None,
+    moves: Moves,
+    centers: np.ndarray,
+    totals: np.ndarray,
+) -> np.ndarray:
+    """Make the moves of points X (M, d) in turn, each if it still lowers J; centers and totals follow: -> (M,) bool."""
+    terms = np.concatenate(quantize(X, weights, grid), axis=1).astype(np.int64)
+    mass = masses(grid, totals)
+    heavy = np.ones(len(X)) if weights is None else weights
+    made = np.zeros(len(X), np.bool_)
+    for m, (r, a, b) in enumerate(zip(moves.restart, moves.source, moves.target, strict=True)):
+        weight, left, right = float(heavy[m]), float(mass[r, 0, a]), float(mass[r, 1, b])
+        rest = left - weight
+        if not rest > 0.0:
+            continue
+        pair = [a, b]
+        away = X[m] - centers[r, pair]
+        own, other = np.cumsum(away * away, axis=1)[:, -1].tolist()  # in order, in one call
+        factor = left / rest
+        leave, enter = factor * own, right / (right + weight) * other
+        if leave - enter > NOISE * leave + slack * math.sqrt(factor * leave):
+            totals[r, a] -= terms[m]
+            totals[r, b] += terms[m]
+            centers[r, pair] = grid.centroids(totals[r, pair], centers[r, pair])
+            mass[r][:, pair] = masses(grid, totals[r, pair][None])[0]
+            made[m] = True
+    return made
