@@ -40,11 +40,11 @@ def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int 
     chosen = np.empty((r, k), np.int64)
     chosen[:, 0] = by_weight(ops.points, words[:, 0])
     covered = ops.nothing_covered(r)  # (R, N) d² to the nearest point chosen
-    shift = np.full(r, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
+    shift = coarsest(ops, r)
     potential = None
     for i in range(1, k):
         ops.cover(ops.rows(chosen[:, i - 1]), covered)
-        shift, potential = _refine(ops, covered, shift, potential)
+        shift, potential = refine(ops, covered, shift, potential)
         mine = words[:, 1 + (i - 1) * t : 1 + i * t]  # (R, T)
         live = potential > 0
         targets = draws.below(mine, np.where(live, potential, 1)[:, None])
@@ -91,19 +91,29 @@ def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
     return order[np.concatenate([other, rest])[:k]]
 
 
-def _refine(
+def coarsest(ops: Ops, restarts: int) -> np.ndarray:
+    """The grid of the potential on which it cannot overflow, wherever the centres are in the box: (R,)."""
+    return np.full(restarts, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
+
+
+def finest(ops: Ops) -> int:
+    """The grid of the potential beyond which nothing is gained."""
+    return min(POTENTIAL_BITS - ops.grid.cost + 400, 1000)  # 2^finest must be a number
+
+
+def refine(
     ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
         potential = ops.potential(covered, shift)
-    finest = min(POTENTIAL_BITS - ops.grid.cost + 400, 1000)  # 2^finest must be a number
+    limit = finest(ops)
     while True:
         bits = np.array([int(p).bit_length() for p in potential])
-        poor = (bits < ENOUGH_BITS) & (shift < finest)
+        poor = (bits < ENOUGH_BITS) & (shift < limit)
         if not poor.any():
             return shift, potential
-        shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), finest), shift)
+        shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), limit), shift)
         potential = ops.potential(covered, shift)
 
 
