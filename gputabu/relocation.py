@@ -39,10 +39,6 @@ from gputabu.validation import check_choice, check_int, check_n_clusters, check_
 REFINEMENTS = ("hartigan", "lloyd")
 #: Iterations of K-Means before the first move.
 START_ITER = 300
-#: Steps after a move: to the nearest centre, then by Hartigan's rule.
-STEPS = 3
-#: A solution is close to the best if its J is at most this share above; then so many more steps may follow.
-CLOSE, MORE_STEPS = 0.01, 15
 
 
 def search(
@@ -209,7 +205,7 @@ def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
         if not going.any() or orders.over():
             break
         relocate(ops, state, rows, iteration, going)
-        descend(ops, state, going)
+        descend(ops, state, orders, going)
         course.add(np.flatnonzero(going), state.cost[going], state.changed[going], best=state.best[going])
         log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
         end(state.best <= orders.target, Stop.TARGET)
@@ -226,7 +222,7 @@ def draw(ops: Ops, state: State, orders: Roaming, iteration: int) -> tuple[np.nd
     """Candidates (R, T), row numbers drawn in proportion to what they add to J; and where nothing adds to it (R,)."""
     r, t = len(state.centers), orders.candidates
     ops.pairs(state.centers, state.pairs)
-    shift, potential = seeding.refine(ops, state.pairs.near, seeding.coarsest(ops, r), None)
+    shift, potential = seeding.refine(ops, state.pairs.near, np.full(r, ops.grid.coarsest(ops.points.n)), None)
     words = [
         draws.words(orders.seed, int(number), t, purpose=Purpose.CANDIDATE, first=iteration * t)
         for number in orders.numbers
@@ -252,15 +248,15 @@ def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np
     state.used.push(iteration, rows[everyone, chosen])
 
 
-def descend(ops: Ops, state: State, going: np.ndarray) -> None:
+def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
     """The steps after a move; more of them where J comes close to the best."""
     state.changed[:] = 0
     before = state.best.copy()
-    for i in range(STEPS):
+    for i in range(orders.steps):
         step(ops, state, going, nearest=i == 0)
-    falling = going & (state.cost < before * (1 + CLOSE))
+    falling = going & (state.cost < before * (1 + orders.close))
     better = note(state, going)
-    for _ in range(MORE_STEPS):
+    for _ in range(orders.more_steps):
         if not falling.any():
             break
         last = state.cost.copy()

@@ -9,15 +9,11 @@ import numpy as np
 
 from gputabu import draws
 from gputabu.backend.ops import Ops
-from gputabu.points import Points, exponent
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Points
 from gputabu.validation import check_choice, check_finite, check_indices, check_int
 
 #: What `init=` accepts by name.
 METHODS = ("random", "k-means++")
-#: Bits of the potential: integers below 2^62 can be added to it without overflow.
-POTENTIAL_BITS = 60
-#: The grid of the potential is refined when fewer bits than these are in use.
-ENOUGH_BITS = 40
 
 
 def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.ndarray:
@@ -40,7 +36,7 @@ def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int 
     chosen = np.empty((r, k), np.int64)
     chosen[:, 0] = by_weight(ops.points, words[:, 0])
     covered = ops.nothing_covered(r)  # (R, N) d² to the nearest point chosen
-    shift = coarsest(ops, r)
+    shift = np.full(r, ops.grid.coarsest(ops.points.n))
     potential = None
     for i in range(1, k):
         ops.cover(ops.rows(chosen[:, i - 1]), covered)
@@ -91,23 +87,13 @@ def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
     return order[np.concatenate([other, rest])[:k]]
 
 
-def coarsest(ops: Ops, restarts: int) -> np.ndarray:
-    """The grid of the potential on which it cannot overflow, wherever the centres are in the box: (R,)."""
-    return np.full(restarts, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
-
-
-def finest(ops: Ops) -> int:
-    """The grid of the potential beyond which nothing is gained."""
-    return min(POTENTIAL_BITS - ops.grid.cost + 400, 1000)  # 2^finest must be a number
-
-
 def refine(
     ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
         potential = ops.potential(covered, shift)
-    limit = finest(ops)
+    limit = ops.grid.finest
     while True:
         bits = np.array([int(p).bit_length() for p in potential])
         poor = (bits < ENOUGH_BITS) & (shift < limit)

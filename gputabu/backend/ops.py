@@ -165,6 +165,9 @@ class Roaming:
     seed: int
     numbers: np.ndarray  # (R,) uint64, of the restarts
     over: Callable[[], bool]  # whether to stop early: interrupted, or out of time
+    steps: int = 3  # after a move: to the nearest centre, then by Hartigan's rule
+    close: float = 0.01  # J at most this share above the best is close to it,
+    more_steps: int = 15  # and so many more steps may follow
 
 
 @dataclass(frozen=True, slots=True)
