@@ -7,8 +7,8 @@ one centre away and puts a data point in its place, wherever that is best:
 - ΔJ of every candidate in place of every centre is known exactly from one pass (`gputabu.backend.pairing`);
 - the best pair is taken, also if it is worse. A centre placed by one of the latest moves stays (tenure), and a point
   placed by one of the latest K is not placed again;
-- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. Where they come close to
-  the best J so far, more follow while J falls;
+- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J falls
+  fast enough to reach the best so far;
 - after `go_back` iterations without a new best, the search goes back to the best.
 
 The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest
@@ -249,20 +249,20 @@ def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np
 
 
 def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
-    """The steps after a move; more of them where J comes close to the best."""
+    """The steps after a move; more of them while J falls fast enough to reach the best."""
     state.changed[:] = 0
-    before = state.best.copy()
+    before, last = state.best.copy(), state.cost
     for i in range(orders.steps):
+        last = state.cost.copy()
         step(ops, state, going, nearest=i == 0)
-    falling = going & (state.cost < before * (1 + orders.close))
-    better = note(state, going)
+    better, falling = note(state, going), going.copy()
     for _ in range(orders.more_steps):
+        falling &= (state.cost < last * (1 - NOISE)) & ((last - state.cost) * orders.reach > state.cost - before)
         if not falling.any():
             break
         last = state.cost.copy()
         step(ops, state, falling)
         better |= note(state, falling)
-        falling &= state.cost < last * (1 - NOISE)
     state.stale = np.where(better, 0, state.stale + going)
 
 

@@ -1268,7 +1268,7 @@ class Rules(NamedTuple):
     go_back: int
     steps: int
     more_steps: int
-    close: float
+    reach: float
     target: float
     scatter: float
     coarsest: int  # grid of the potential
@@ -1369,6 +1369,14 @@ def draw_rows(near, weights, words, coarsest, finest, enough, limit, running, ro
 
 
 @inner
+def put(source, target):
+    """Copy (K, d): an assignment of whole arrays would compile for seconds."""
+    for a in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[a, j] = source[a, j]
+
+
+@inner
 def among(ring, value):
     for entry in ring:
         if entry == value:
@@ -1450,10 +1458,9 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
                 continue
             if J < J_best * (1.0 - NOISE):
                 J_best, better = J, True
-                best[:] = centers
+                put(centers, best)
             if iteration >= 0 and number < rules.steps + rules.more_steps:
-                close = J < start * (1.0 + rules.close) if number == rules.steps else J < last * (1.0 - NOISE)
-                steps = number + close
+                steps = number + (J < last * (1.0 - NOISE) and (last - J) * rules.reach > J - start)
         status[AGE] += 1
         cost[0, iteration + 1], cost[1, iteration + 1] = J, J_best
         if iteration >= 0:
@@ -1466,4 +1473,4 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
         elif iteration + 1 == rules.max_iter:
             status[DONE] = MAX_ITER
         elif status[STALE] % rules.go_back == 0:  # or just there
-            centers[:] = best
+            put(best, centers)

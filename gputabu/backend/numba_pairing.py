@@ -142,7 +142,7 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
 
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
     return Rules(
-        orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.close),
+        orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.reach),
         float(orders.target), ops.scatter, ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
         POTENTIAL_BITS,
     )  # fmt: skip

@@ -166,8 +166,8 @@ class Roaming:
     numbers: np.ndarray  # (R,) uint64, of the restarts
     over: Callable[[], bool]  # whether to stop early: interrupted, or out of time
     steps: int = 3  # after a move: to the nearest centre, then by Hartigan's rule
-    close: float = 0.01  # J at most this share above the best is close to it,
-    more_steps: int = 15  # and so many more steps may follow
+    reach: float = 10.0  # more steps follow while so many like the last would reach the best J,
+    more_steps: int = 30  # at the most
 
 
 @dataclass(frozen=True, slots=True)
