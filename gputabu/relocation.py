@@ -7,8 +7,8 @@ one centre away and puts a data point in its place, wherever that is best:
 - ΔJ of every candidate in place of every centre is known exactly from one pass (`gputabu.backend.pairing`);
 - the best pair is taken, also if it is worse. A centre placed by one of the latest moves stays (tenure), and a point
   placed by one of the latest K is not placed again;
-- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J falls
-  fast enough to reach the best so far;
+- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
+  falls fast enough to reach the best so far;
 - after `go_back` iterations without a new best, the search goes back to the best.
 
 The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest

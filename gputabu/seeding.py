@@ -87,9 +87,7 @@ def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
     return order[np.concatenate([other, rest])[:k]]
 
 
-def refine(
-    ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
+def refine(ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
         potential = ops.potential(covered, shift)

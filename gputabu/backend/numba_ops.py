@@ -18,7 +18,18 @@ from gputabu.backend import numba_kernels as kernels
 from gputabu.backend.certified import unit_for
 from gputabu.backend.numba_kernels import BLOCK, TILE, Centers, Desk, Scales
 from gputabu.backend.numpy_ops import NumpyOps
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Moves, Orders, Pairs, Roamed, Roaming
+from gputabu.backend.ops import (
+    Assigned,
+    Descended,
+    Descending,
+    Explored,
+    Improved,
+    Moves,
+    Orders,
+    Pairs,
+    Roamed,
+    Roaming,
+)
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
 from gputabu.backend.workers import thread_count

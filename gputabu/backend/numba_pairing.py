@@ -14,7 +14,7 @@ from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
 from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, small
 from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
-from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block, from_limbs
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
 from gputabu.results import Stop
 
 if TYPE_CHECKING:
@@ -83,8 +83,7 @@ def gains(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
 
     parts = ops.workers.map(add, ops.pieces())
     loss, change = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
-    sums = loss[:, None] + change[:, :, :k] - change[:, :, k:]
-    return from_limbs(*np.moveaxis(sums, -1, 0), exponents=ops.grid.cost)
+    return pairing.swapped(loss, change, ops.grid.cost)
 
 
 def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:

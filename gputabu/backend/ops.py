@@ -312,8 +312,8 @@ class Ops(Protocol):
     def settle(self, pairs: Pairs, labels: Labels, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
         """Relabel the points of the restarts `who` (R,) bool, and say what that changes in the totals.
 
-        To the nearest centre or, with the masses (R, 2, K) of the clusters (`gputabu.backend.moving`), so that a
-        point leaves one of its two nearest for the other only where that lowers J by itself (`gputabu.backend.pairing`).
+        To the nearest centre or, with the masses (R, 2, K) of the clusters (`gputabu.backend.moving`), so that a point
+        leaves one of its two nearest for the other only where that alone lowers J (`gputabu.backend.pairing`).
         """
         ...
 
@@ -322,7 +322,7 @@ class Ops(Protocol):
         ...
 
     def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
-        """Run R relocation searches from centers (R, K, d), as `gputabu.relocation.roam` would; None as in `explore`."""
+        """Run relocation searches from centers (R, K, d), as `gputabu.relocation.roam` would; None as in `explore`."""
         ...
 
     def trials(self, labels: Labels, totals: np.ndarray, lot: Lot) -> Tried:

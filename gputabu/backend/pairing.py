@@ -70,7 +70,7 @@ def settle(ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | N
     def relabel(tasks: Iterable[Task]) -> list[tuple[int, np.ndarray, int]]:
         parts = []
         for block, _ in tasks:
-            for restart in np.flatnonzero(who):
+            for restart in np.flatnonzero(who).tolist():
                 one = slice(restart, restart + 1)
                 old = labels[one, block.rows]
                 new = pairs.first[one, block.rows] if mass is None else _stays(block, pairs, old, mass, restart)
@@ -126,8 +126,15 @@ def gains(ops: NumpyOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
         return loss, change
 
     loss, change = (np.sum(side, axis=0) for side in zip(*ops.workers.map(add, ops.tasks(r, t)), strict=True))
-    change = change.reshape(r, t, k + 1, 3)
-    sums = loss.reshape(r, 1, k, 3) + change[:, :, :k] - change[:, :, k:]
+    return swapped(loss.reshape(r, k, 3), change.reshape(r, t, k + 1, 3), cost)
+
+
+def swapped(loss: np.ndarray, change: np.ndarray, cost: int) -> np.ndarray:
+    """ΔJ of every candidate in place of every centre, from its limbs: (R, K, 3), (R, T, K + 1, 3) -> (R, T, K).
+
+    loss is that of a centre if nothing takes its place; change, how a candidate changes that, and last what it saves.
+    """
+    sums = loss[:, None] + change[:, :, :-1] - change[:, :, -1:]
     return from_limbs(*np.moveaxis(sums, -1, 0), exponents=cost)
 
 
