@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Passes over the points in an iteration, about, of the kind that `SLICE` counts.
 PASSES = 8
+#: Iterations between two looks at whether to stop early, at the most.
+LONGEST = 256
 
 STOPS = {
     kernels.GOING: None,
@@ -105,15 +107,15 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         placed=np.full((r, orders.tenure), -1, np.int64),
         used=np.full((r, k), -1, np.int64),
         status=np.zeros((r, 3), np.int64),
-        cost=np.full((r, 2, t), np.nan),
-        moves=np.full((r, orders.max_iter), -1, np.int64),
+        cost=np.empty((r, 2, t)),  # of which most may never be needed
+        moves=np.empty((r, orders.max_iter), np.int64),
     )
     data, scales = held(ops), ops.scales
     columns = np.zeros((len(data.moved), d, BLOCK))
     for b in range(len(columns)):
         rows = data.X[b * BLOCK : (b + 1) * BLOCK]
         columns[b, :, : len(rows)] = rows.T
-    rules, stride = rules_of(ops, orders), max(1, SLICE // (PASSES * n * k * d))
+    rules, stride = rules_of(ops, orders), min(LONGEST, max(1, SLICE // (PASSES * n * k * d)))
 
     def work(hands: Iterable[list[int]]) -> None:
         mine = stand(ops, k, orders.candidates, n)
@@ -134,9 +136,11 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
             going = [one for one in going if not its.status[one, kernels.DONE] and not over]
 
     ops.workers.map(work, [list(range(i, r, ops.workers.threads)) for i in range(ops.workers.threads)])
-    t = int(its.status[:, kernels.AGE].max())
-    stops = [STOPS[int(code)] for code in its.status[:, kernels.DONE]]
-    return Roamed(its.best, stops, its.cost[:, 0, :t], its.cost[:, 1, :t], its.moves[:, : t - 1])
+    age = its.status[:, kernels.AGE]
+    made = np.arange(age.max()) < age[:, None]  # (R, T + 1)
+    current, best = (np.where(made, its.cost[:, i, : age.max()], np.nan) for i in (0, 1))
+    moves = np.where(made[:, 1:], its.moves[:, : age.max() - 1], -1)
+    return Roamed(its.best, [STOPS[int(code)] for code in its.status[:, kernels.DONE]], current, best, moves)
 
 
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
