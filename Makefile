@@ -2,6 +2,7 @@
 # make test   everything that can be tested on this machine
 # make check  lint, format, types, import layers
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
+# make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
 # Each sets up what it needs in .venv first.
@@ -11,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench counts kernel-table wheel clean
+.PHONY: demo test check format bench bench-quality counts kernel-table wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -33,6 +34,11 @@ format: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
 
+# Without what the peers ask for: some would bring an older NumPy.
+bench-quality: $(READY)
+	-for peer in bkmeans flspp faiss-cpu; do $(BIN)/python -m pip install --quiet --no-deps $$peer; done
+	$(BIN)/python benchmarks/quality.py --out quality
+
 counts: $(READY)
 	tests/hostcuda/run $(BIN)/python benchmarks/counts.py
 
@@ -43,7 +49,7 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist demo .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist demo quality .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.cupy: $(READY)
 	-$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/cupy cupy-cuda12x cuda-pathfinder

@@ -67,7 +67,7 @@ class About:
 
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_backend.py", "test_seeding.py", "test_cuda.py"
-LABELS, SINGLE = "test_reassignment.py", "test_hartigan.py"
+LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
@@ -86,6 +86,11 @@ ABOUT = {
     "find_moves": About("every point's best move that lowers J", "N·R·K·d", "R·(s·d·K, cached, + 4)",
                         "16R of those that move", SINGLE),
     "relabel": About("labels of single points changed", "m", "–", "–", SINGLE),
+    "pair_nearest": About("the two nearest centres", "N·R·K·d", "R·s·d·K, cached", "24R", MOVED),
+    "settle": About("labels by nearest centre or Hartigan's rule, changed totals", "N·R",
+                    "R·(28 + s·d of those that change)", "≤ R·(32d + 20), atomics", MOVED),
+    "swap_gains": About("ΔJ of every candidate in place of every centre", "N·R·T·d", "R·(20 + s·d·T, cached)",
+                        "R·(24 + 48T where nearer), atomics", MOVED),
     "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
     "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
     "fetch_rows": About("single points", "m·d", "–", "–", CUDA),
@@ -129,7 +134,7 @@ def launches() -> dict[str, Launch]:
     """
     import cupy
 
-    from gputabu import lloyd, quantized, reassignment
+    from gputabu import lloyd, quantized, reassignment, relocation
 
     cupy._hostcuda.attributes["MaxSharedMemoryPerBlockOptin"] = ARCHITECTURES[TABLE_ARCH].shared - 1024
     seen: dict[str, Launch] = {}
@@ -148,6 +153,7 @@ def launches() -> dict[str, Launch]:
         quantized.search(data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda")
     lloyd.run(X[:, :16].copy(), 32, max_iter=1, refine="hartigan", backend="cuda")
     reassignment.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    relocation.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
     cupy.RawKernel.__call__ = call
     return seen
 

@@ -21,6 +21,7 @@ class Purpose(IntEnum):
     START = 0  # which points a restart begins with
     TRIAL = 1  # trial labellings
     PRINT = 2  # what tells labellings apart
+    CANDIDATE = 3  # points that may become centres
     GROWTH = 16  # which points are added to the centres of fewer clusters
     SAMPLE = 17  # which points stand for all
     REFERENCE = 18  # points without clusters, to compare with

@@ -11,12 +11,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment
+from gputabu import lloyd, quantized, reassignment, relocation
 from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
-from gputabu.validation import check_int, check_n_clusters
+from gputabu.validation import check_choice, check_int, check_n_clusters
+
+#: What a move of `TabuKMeans` is.
+NEIGHBOURHOODS = ("quantized", "relocation")
 
 
 class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -172,17 +175,22 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
 
 class TabuKMeans(_Clusterer):
-    """K-Means clustering by tabu search with quantized means (QM-TS).
+    """K-Means clustering by tabu search: with quantized means (QM-TS), or by relocation of centres.
 
-    Centres are first restricted to data points and moved by tabu search, which leaves local minima because
-    it always moves on, also to worse solutions, and never back. The best solution found is then refined.
+    Tabu search leaves local minima because it always moves on, also to worse solutions, and never back. The best
+    solution found is then refined. In the paper's neighbourhood centres are restricted to data points, and each moves
+    within its own cluster. With neighbourhood="relocation" an iteration takes one centre away and puts a data point in
+    its place, wherever that is best. Take "quantized" to reproduce the paper, or for a quick result with few clusters;
+    take "relocation" for the lowest J, above all with many clusters, and give it time.
 
     Parameters
     ----------
     n_clusters : int, default=8
+    neighbourhood : {"quantized", "relocation"}, default="quantized"
+        What a move is: see above.
     init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
         Where a restart begins. The paper begins at random points; centres that are not data points are
-        moved to the nearest one.
+        moved to the nearest one. Relocation begins with K-Means from there.
     n_init : int or "auto", default="auto"
         Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
         whatever their number.
@@ -190,13 +198,18 @@ class TabuKMeans(_Clusterer):
         Iterations of the tabu search (IT_max).
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
+    max_time : float, optional
+        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+    target : float, default=0
+        J at which a restart stops. Relocation only.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
-        single moves: samples change cluster, one at a time, until no such move lowers J.
+        single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
+        "centroid".
     scope : {"cluster", "global"}, default="cluster"
-        Whether a point that was the mean of a cluster is forbidden to that cluster, or to all.
+        Whether a point that was the mean of a cluster is forbidden to that cluster, or to all. Quantized only.
     n_neighbors : int, default=1
-        Neighbours evaluated per iteration; the best of them is moved to.
+        Neighbours evaluated per iteration; the best of them is moved to. Quantized only.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
     device : int, optional
@@ -211,8 +224,8 @@ class TabuKMeans(_Clusterer):
     cluster_centers_ : ndarray of shape (n_clusters, n_features)
     inertia_ : float
         J, the sum of squared distances to the centres, weighted by `sample_weight`.
-    center_indices_ : ndarray of shape (n_clusters,)
-        The quantized means that the centres were refined from: rows of `X`.
+    center_indices_ : ndarray of shape (n_clusters,), or None
+        The quantized means that the centres were refined from: rows of `X`. Relocation has none.
     inertias_ : ndarray of shape (n_restarts,)
         J of every restart.
     n_iter_ : int
@@ -237,16 +250,22 @@ class TabuKMeans(_Clusterer):
     >>> model = TabuKMeans(3, random_state=0).fit(load_iris().data)
     >>> round(model.inertia_, 2), model.predict([[5.1, 3.5, 1.4, 0.2]]).shape
     (78.85, (1,))
+    >>> far = TabuKMeans(30, neighbourhood="relocation", max_time=5.0, random_state=0).fit(load_iris().data)
+    >>> far.inertia_ < TabuKMeans(30, random_state=0).fit(load_iris().data).inertia_
+    True
     """
 
     def __init__(
         self,
         n_clusters: int = 8,
         *,
+        neighbourhood: str = "quantized",
         init: Any = "k-means++",
         n_init: Any = "auto",
         max_iter: int = 400,
         patience: int | None = None,
+        max_time: float | None = None,
+        target: float = 0.0,
         refine: str = "lloyd",
         scope: str = "cluster",
         n_neighbors: int = 1,
@@ -256,10 +275,13 @@ class TabuKMeans(_Clusterer):
         verbose: int = 0,
     ) -> None:
         self.n_clusters = n_clusters
+        self.neighbourhood = neighbourhood
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
         self.patience = patience
+        self.max_time = max_time
+        self.target = target
         self.refine = refine
         self.scope = scope
         self.n_neighbors = n_neighbors
@@ -269,20 +291,23 @@ class TabuKMeans(_Clusterer):
         self.verbose = verbose
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
-        return quantized.search(
-            points,
-            k,
-            init=self.init,
-            restarts=restarts,
-            max_iter=self.max_iter,
-            patience=self.patience,
-            refine=self.refine,
-            scope=self.scope,
-            n_neighbors=self.n_neighbors,
-            seed=seed,
-            backend=self.backend,
-            device=self.device,
-        )
+        both = {
+            "init": self.init,
+            "restarts": restarts,
+            "max_iter": self.max_iter,
+            "patience": self.patience,
+            "refine": self.refine,
+            "seed": seed,
+            "backend": self.backend,
+            "device": self.device,
+        }
+        if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
+            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
+        if self.max_time is not None or self.target != 0:
+            raise ValueError(
+                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
+            )
+        return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
         self.center_indices_ = found.center_indices

@@ -25,6 +25,10 @@ from gputabu.validation import SMALLEST, check_int, check_matrix, check_weights
 LIMB = 28
 #: Rows in one chunk at the most, so that a row number within a chunk fits 32 bits.
 CHUNK_ROWS = 2**31 - 1
+#: Bits of the potential, Σ w d²: integers below 2^62 can be added to it without overflow.
+POTENTIAL_BITS = 60
+#: The grid of the potential is refined when fewer bits than these are in use.
+ENOUGH_BITS = 40
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,15 @@ class Grid:
             cost=square + exponent(bounds.weight),
             square=square,
         )
+
+    def coarsest(self, n: int) -> int:
+        """The potential of n points in units of 2^-coarsest cannot overflow, wherever in the box the centres are."""
+        return POTENTIAL_BITS - self.cost - exponent(n)
+
+    @property
+    def finest(self) -> int:
+        """Where the refinement of the potential ends: 2^finest must be a number."""
+        return min(POTENTIAL_BITS - self.cost + 400, 1000)
 
     def centroids(self, totals: np.ndarray, fallback: np.ndarray) -> np.ndarray:
         """Means of the clusters (eq. 3) from their totals; `fallback` where a cluster is empty.

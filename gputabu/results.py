@@ -15,6 +15,8 @@ class Stop(Enum):
     TOLERANCE = "the centres moved less than tol"
     PATIENCE = "no improvement for `patience` iterations"
     MAX_ITER = "the iteration budget ran out"
+    MAX_TIME = "the time ran out"
+    TARGET = "the target was reached"
     INTERRUPTED = "interrupted; this is the best found so far"
 
     def __str__(self) -> str:
@@ -43,7 +45,7 @@ class Trace:
         The lowest J up to iteration t.
     moves : (R, T) int64
         How many centres moved in iteration t (QM-TS), or how many points changed
-        cluster (TSC, Lloyd).
+        cluster (TSC, Lloyd, relocation, where a point counts once per step).
     means : (R, T + 1, K) int64 or None
         The quantized means after iteration t, as row numbers (QM-TS only).
     """

@@ -11,15 +11,11 @@ import numpy as np
 from gputabu import draws
 from gputabu.backend.ops import Ops
 from gputabu.draws import Purpose
-from gputabu.points import Points, exponent
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Points
 from gputabu.validation import check_choice, check_finite, check_indices, check_int
 
 #: What `init=` accepts by name.
 METHODS = ("random", "k-means++")
-#: Bits of the potential: integers below 2^62 can be added to it without overflow.
-POTENTIAL_BITS = 60
-#: The grid of the potential is refined when fewer bits than these are in use.
-ENOUGH_BITS = 40
 
 
 def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.ndarray:
@@ -84,12 +80,12 @@ def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray) ->
     """
     r, count, _ = words.shape
     chosen = np.empty((r, count), np.int64)
-    shift = np.full(r, POTENTIAL_BITS - ops.grid.cost - exponent(ops.points.n))
+    shift = np.full(r, ops.grid.coarsest(ops.points.n))
     potential = None
     for i in range(count):
         if last is not None:
             ops.cover(ops.rows(last), covered)
-        shift, potential = _refine(ops, covered, shift, potential)
+        shift, potential = refine(ops, covered, shift, potential)
         mine = words[:, i]  # (R, T)
         live = potential > 0
         targets = draws.below(mine, np.where(live, potential, 1)[:, None])
@@ -136,19 +132,17 @@ def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
     return order[np.concatenate([other, rest])[:k]]
 
 
-def _refine(
-    ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
+def refine(ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
         potential = ops.potential(covered, shift)
-    finest = min(POTENTIAL_BITS - ops.grid.cost + 400, 1000)  # 2^finest must be a number
+    limit = ops.grid.finest
     while True:
         bits = np.array([int(p).bit_length() for p in potential])
-        poor = (bits < ENOUGH_BITS) & (shift < finest)
+        poor = (bits < ENOUGH_BITS) & (shift < limit)
         if not poor.any():
             return shift, potential
-        shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), finest), shift)
+        shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), limit), shift)
         potential = ops.potential(covered, shift)
 
 

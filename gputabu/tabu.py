@@ -83,6 +83,23 @@ class Memory:
         return kept
 
 
+class Recent:
+    """The latest entries of every restart: what was just done is not undone. A ring, one entry per step."""
+
+    def __init__(self, restarts: int, size: int) -> None:
+        self._ring = np.full((restarts, size), -1, np.int64)
+
+    def push(self, step: int, values: np.ndarray) -> None:
+        """Enter values (R,), in place of what was entered `size` steps ago."""
+        size = self._ring.shape[1]
+        if size:
+            self._ring[:, step % size] = values
+
+    def holds(self, values: np.ndarray) -> np.ndarray:
+        """Whether each of values (R, M) or (1, M) is an entry: (R, M) bool."""
+        return (self._ring[:, None, :] == values[:, :, None]).any(axis=2)
+
+
 @dataclass(frozen=True, slots=True)
 class Best:
     """The best solution of every restart, and for how long it has not been improved."""

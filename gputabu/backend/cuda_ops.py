@@ -14,6 +14,7 @@ from gputabu.backend.certified import unit_for
 from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
 from gputabu.backend.device_moves import DeviceMoves
+from gputabu.backend.device_pairs import DevicePairs
 from gputabu.backend.device_trials import DeviceTrials
 from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Lot, Orders, Surveyed, Tried
 from gputabu.points import LIMB, Grid, from_limbs, power, spread_exponent
@@ -26,7 +27,7 @@ TILES = 6 * 1024
 GROUP = 8
 
 
-class CudaOps(CudaSeeding, DeviceMoves):
+class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
     """A data set on a GPU. See `gputabu.backend.ops.Ops` for what each operation promises."""
 
     name = "cuda"

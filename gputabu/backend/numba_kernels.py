@@ -11,6 +11,7 @@ Array arguments that are only read arrive read-only, so that there is one form o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -44,7 +45,7 @@ SPARSE = 16
 ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
-GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE = 0, 1, 2, 3, 4
+GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE, TARGET = 0, 1, 2, 3, 4, 5
 AGE, DONE, STALE, MOVES, ROUNDS, HELD = 0, 1, 2, 2, 3, 4
 
 
@@ -1096,3 +1097,472 @@ def lend(X, weights, labels, totals, axes, to_limbs, given, sign, term):
             for c in range(len(term)):
                 totals[a, c] += sign * term[c]
                 totals[labels[row], c] -= sign * term[c]
+
+
+# -- relocation ----------------------------------------------------------------------------------
+
+
+class Twos(NamedTuple):
+    """The two nearest centres of every point in R restarts: `gputabu.backend.ops.Pairs`."""
+
+    first: np.ndarray  # (R, N) int32
+    second: np.ndarray  # (R, N) int32
+    near: np.ndarray  # (R, N) float64
+    far: np.ndarray  # (R, N) float64
+
+
+class Stand(NamedTuple):
+    """Scratch memory of one thread for relocation."""
+
+    columns: np.ndarray  # (d, BLOCK) float64
+    squares: np.ndarray  # (max(BLOCK, K),) float64
+    affected: np.ndarray  # (BLOCK + 1,) int64
+    across: np.ndarray  # (d, K) float64
+    moved: np.ndarray  # (K,) bool
+    mass: np.ndarray  # (2, K) float64
+    found: np.ndarray  # (BLOCK,) int32
+    term: np.ndarray  # (C,) int64
+    points: np.ndarray  # (T, d) float64, the candidates
+    rows: np.ndarray  # (T,) int64, the candidates
+    loss: np.ndarray  # (K, 3) int64
+    change: np.ndarray  # (T, K + 1, 3) int64
+    running: np.ndarray  # (N,) int64
+
+
+@inner
+def turn(X, columns):
+    """Points feature by feature, (n, d) -> (d, BLOCK) float64."""
+    n, d = X.shape
+    for j in range(d):
+        row = columns[j]
+        for i in range(n):
+            row[i] = np.float64(X[i, j])
+
+
+@inner
+def squares_to(columns, center, squares, n):
+    """Canonical d² of n points to a centre: (d, BLOCK), (d,) -> (n,)."""
+    for i in range(n):
+        squares[i] = 0.0
+    for j in range(len(center)):
+        row, c = columns[j], center[j]
+        for i in range(n):
+            difference = row[i] - c
+            squares[i] += difference * difference
+
+
+@inner
+def join(squares, a, first, second, near, far, n):
+    """Enter centre a, from which the points are `squares` (n,) away, into their two nearest; selections only."""
+    for i in range(n):
+        s, p, q, f, g = squares[i], near[i], far[i], first[i], second[i]
+        ahead = (s < p) | ((s == p) & (a < f))
+        between = (s < q) | ((s == q) & (a < g))
+        runner, number = s if between else q, a if between else g
+        far[i] = p if ahead else runner
+        second[i] = f if ahead else number
+        near[i] = s if ahead else p
+        first[i] = a if ahead else f
+
+
+@inner
+def find_two(x, across, squares):
+    """The two nearest centres of a point, the lowest numbers on ties: (d,), (d, K), (K,) out: d²."""
+    d, k = across.shape
+    for a in range(k):
+        squares[a] = 0.0
+    for j in range(d):
+        value, row = np.float64(x[j]), across[j]
+        for a in range(k):
+            difference = value - row[a]
+            squares[a] += difference * difference
+    first, second = 0, 1
+    near, far = squares[0], squares[1]
+    if far < near:
+        first, second, near, far = 1, 0, far, near
+    for a in range(2, k):
+        s = squares[a]
+        if s < far:
+            if s < near:
+                first, second, near, far = a, first, s, near
+            else:
+                second, far = a, s
+    return first, second
+
+
+@inner
+def pair_block(X, columns, centers, across, moved, first, second, near, far, squares, affected):
+    """Bring the two nearest centres of the points X (n, d), or columns (d, BLOCK), up to date with those that moved.
+
+    Only points that had one of these among their two are looked at anew; to the others they are newcomers.
+    """
+    n, k = len(X), len(centers)
+    count, fresh = 0, 0
+    for a in range(k):
+        fresh += moved[a]
+    if 2 * fresh > k:
+        for i in range(n):
+            affected[i] = i
+        count = n
+    else:
+        for i in range(n):
+            affected[count] = i
+            count += moved[first[i]] | moved[second[i]]
+        for a in range(k):
+            if moved[a]:
+                squares_to(columns, centers[a], squares, n)
+                join(squares, np.int32(a), first, second, near, far, n)
+    for c in range(count):
+        i = affected[c]
+        a, b = find_two(X[i], across, squares)
+        first[i], second[i], near[i], far[i] = a, b, squares[a], squares[b]
+
+
+@inner
+def turn_centers(centers, at, across, moved):
+    """Note which centers (K, d) are not `at`, and put them there; returns how many."""
+    k, d = centers.shape
+    count = 0
+    for a in range(k):
+        moved[a] = False
+        for j in range(d):
+            if centers[a, j] != at[a, j]:
+                moved[a] = True
+            across[j, a] = centers[a, j]
+            at[a, j] = centers[a, j]
+        count += moved[a]
+    return count
+
+
+@compiled
+def pair_rows(X, first, centers, across, moved, twos, stand):
+    """`Ops.pairs` for the rows from `first` on: centers (R, K, d), across (R, d, K), moved (R, K)."""
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        a, b = first + start, first + stop
+        rows = X[start:stop]
+        turn(rows, stand.columns)
+        for r in range(len(centers)):
+            if moved[r].any():
+                pair_block(
+                    rows, stand.columns, centers[r], across[r], moved[r], twos.first[r, a:b], twos.second[r, a:b],
+                    twos.near[r, a:b], twos.far[r, a:b], stand.squares, stand.affected,
+                )  # fmt: skip
+
+
+@inner
+def decide_between(weights, labels, first, second, near, far, mass, found):
+    """Where each of n points settles by Hartigan's rule: `pairing._stays`."""
+    for i in range(len(labels)):
+        weight = weights[i] if len(weights) else 1.0
+        inner_one = labels[i] == first[i]
+        if not (inner_one or labels[i] == second[i]) or not weight > 0.0:
+            found[i] = first[i]
+            continue
+        own, other = (first[i], second[i]) if inner_one else (second[i], first[i])
+        mine, theirs = (near[i], far[i]) if inner_one else (far[i], near[i])
+        left, right = mass[0, own], mass[1, other]
+        rest = left - weight
+        leave, enters = left / rest * mine, right / (right + weight) * theirs
+        found[i] = other if rest > 0.0 and leave - enters > NOISE * leave else own
+
+
+@inner
+def settle_block(X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term):
+    """Relabel the points X (n, d) and bring the totals (K, C) up to date; returns how many labels changed."""
+    if nearest:
+        return relabel(X, weights, labels, first, totals, axes, to_limbs, term)
+    decide_between(weights, labels, first, second, near, far, mass, found)
+    return relabel(X, weights, labels, found, totals, axes, to_limbs, term)
+
+
+@compiled
+def settle_rows(X, weights, first, labels, twos, r, mass, nearest, scales, totals, changed, stand):
+    """`Ops.settle` of restart r for the rows from `first` on: mass (2, K), totals (R, K, C), changed (R,)."""
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        a, b = first + start, first + stop
+        changed[r] += settle_block(
+            X[start:stop], weights[start:stop], labels[r, a:b], twos.first[r, a:b], twos.second[r, a:b],
+            twos.near[r, a:b], twos.far[r, a:b], mass, nearest, stand.found, totals[r], scales.axes, scales.weight[0],
+            stand.term,
+        )  # fmt: skip
+
+
+@inner
+def add_limbs(value, to_limbs, sums, sign):
+    """Add or take away the limbs of one term of J, sums (3,) int64: `points.limbs`."""
+    value = value * to_limbs
+    limb = rounded(value)
+    sums[0] += sign * np.int64(limb)
+    value = (value - limb) * LIMB_UNIT
+    limb = rounded(value)
+    sums[1] += sign * np.int64(limb)
+    sums[2] += sign * np.int64(rounded((value - limb) * LIMB_UNIT))
+
+
+@inner
+def gain_block(columns, weights, candidates, first, near, far, to_limbs, loss, change, squares, n):
+    """Add what n points say of `Ops.swap_gains`: candidates (T, d), loss (K, 3), change (T, K + 1, 3) int64."""
+    for i in range(n):
+        weight = weights[i] if len(weights) else 1.0
+        add_limbs((far[i] - near[i]) * weight, to_limbs, loss[first[i]], 1)
+    for t in range(len(candidates)):
+        squares_to(columns, candidates[t], squares, n)
+        for i in range(n):
+            s = squares[i]
+            if s < far[i]:
+                weight, own = weights[i] if len(weights) else 1.0, first[i]
+                add_limbs((far[i] - near[i]) * weight, to_limbs, change[t, own], -1)
+                if s < near[i]:
+                    add_limbs((near[i] - s) * weight, to_limbs, change[t, -1], 1)
+                else:
+                    add_limbs((s - near[i]) * weight, to_limbs, change[t, own], 1)
+
+
+@compiled
+def gain_rows(X, weights, first, candidates, twos, to_limbs, loss, change, stand):
+    """`Ops.swap_gains` for the rows from `first` on: candidates (R, T, d), loss (R, K, 3), change (R, T, K + 1, 3)."""
+    n = len(X)
+    for start in range(0, n, BLOCK):
+        stop = min(n, start + BLOCK)
+        a, b = first + start, first + stop
+        turn(X[start:stop], stand.columns)
+        for r in range(len(candidates)):
+            gain_block(
+                stand.columns, weights[start:stop], candidates[r], twos.first[r, a:b], twos.near[r, a:b],
+                twos.far[r, a:b], to_limbs, loss[r], change[r], stand.squares, stop - start,
+            )  # fmt: skip
+
+
+class Roams(NamedTuple):
+    """R relocation searches between two iterations, and their traces."""
+
+    labels: np.ndarray  # (R, N) int32
+    totals: np.ndarray  # (R, K, C) int64
+    centers: np.ndarray  # (R, K, d) float64
+    at: np.ndarray  # (R, K, d) float64, the centres that `twos` holds for
+    best: np.ndarray  # (R, K, d) float64
+    placed: np.ndarray  # (R, tenure) int64
+    used: np.ndarray  # (R, K) int64
+    status: np.ndarray  # (R, 3) int64: solutions judged, why it stopped or GOING, iterations since the last new best
+    cost: np.ndarray  # (R, 2, T + 1): J and J_b
+    moves: np.ndarray  # (R, T) int64
+
+
+class Rules(NamedTuple):
+    """The numbers of `gputabu.relocation` and its `Roaming`."""
+
+    max_iter: int
+    patience: int
+    go_back: int
+    steps: int
+    more_steps: int
+    reach: float
+    target: float
+    scatter: float
+    coarsest: int  # grid of the potential
+    finest: int
+    enough: int  # bits
+    bits: int
+
+
+@inner
+def pair_all(X, columns, centers, at, across, moved, first, second, near, far, squares, affected):
+    """`Ops.pairs` for all points of one restart: columns (N / BLOCK, d, BLOCK)."""
+    if turn_centers(centers, at, across, moved) == 0:
+        return
+    for b in range(len(columns)):
+        i = b * BLOCK
+        j = min(len(X), i + BLOCK)
+        pair_block(
+            X[i:j], columns[b], centers, across, moved, first[i:j], second[i:j], near[i:j], far[i:j], squares, affected
+        )
+
+
+@inner
+def settle_all(X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term):
+    """`Ops.settle` for all points of one restart."""
+    changed = 0
+    for start in range(0, len(X), BLOCK):
+        stop = min(len(X), start + BLOCK)
+        changed += settle_block(
+            X[start:stop], weights[start:stop], labels[start:stop], first[start:stop], second[start:stop],
+            near[start:stop], far[start:stop], mass, nearest, found, totals, axes, to_limbs, term,
+        )  # fmt: skip
+    return changed
+
+
+@inner
+def explained(totals, axes, weight_high, weight_low):
+    """Scatter between the clusters, from their totals (K, C): `Grid.explained`."""
+    d = axes.shape[1]
+    scatter = 0.0
+    for a in range(len(totals)):
+        weight = weight_of(totals[a], d, weight_high, weight_low)
+        if not weight > 0.0:
+            continue
+        squares = 0.0
+        for j in range(d):
+            away = (np.float64(totals[a, j]) * axes[2, j] + np.float64(totals[a, d + j]) * axes[3, j]) / weight
+            squares += away * away
+        scatter += weight * squares
+    return scatter
+
+
+@inner
+def sum_potential(near, weights, scale, running):
+    """Running totals of the potential, (N,) int64; returns the last."""
+    total = 0
+    for i in range(len(near)):
+        total += integer(near[i], weights[i] if len(weights) else 1.0, scale)
+        running[i] = total
+    return total
+
+
+@inner
+def high_product(a, b):
+    """The high half of the 128-bit product of two words: `draws.below`."""
+    low = np.uint64(0xFFFFFFFF)
+    half = np.uint64(32)
+    a1, a0, b1, b0 = a >> half, a & low, b >> half, b & low
+    middle = a1 * b0 + ((a0 * b0) >> half)
+    return a1 * b1 + (middle >> half) + ((a0 * b1 + (middle & low)) >> half)
+
+
+@inner
+def draw_rows(near, weights, words, coarsest, finest, enough, limit, running, rows):
+    """Draw candidates, rows (T,), by words (T,): `relocation.draw`. Returns whether there was anything to draw from."""
+    shift = coarsest
+    while True:
+        total = sum_potential(near, weights, math.ldexp(1.0, shift), running)
+        bits, rest = 0, total
+        while rest > 0:
+            bits += 1
+            rest >>= 1
+        if bits >= enough or shift >= finest:
+            break
+        shift = min(shift + limit - max(bits, 4), finest)
+    if total == 0:
+        return False
+    for t in range(len(words)):
+        wanted = np.int64(high_product(words[t], np.uint64(total)))
+        low, high = 0, len(running)
+        while low < high:  # the first row beyond
+            middle = (low + high) // 2
+            if running[middle] > wanted:
+                high = middle
+            else:
+                low = middle + 1
+        rows[t] = low
+    return True
+
+
+@inner
+def put(source, target):
+    """Copy (K, d): an assignment of whole arrays would compile for seconds."""
+    for a in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[a, j] = source[a, j]
+
+
+@inner
+def among(ring, value):
+    for entry in ring:
+        if entry == value:
+            return True
+    return False
+
+
+@inner
+def best_swap(loss, change, cost, rows, placed, used):
+    """The best candidate and the centre to replace, t·K + k, of those that are not tabu: `relocation.relocate`."""
+    k = len(loss)
+    free = 0
+    for row in rows:
+        free += not among(used, row)
+    least, best = np.inf, 0
+    for t in range(len(rows)):
+        if free and among(used, rows[t]):
+            continue
+        for a in range(k):
+            gain = np.float64(loss[a, 0] + change[t, a, 0] - change[t, k, 0]) * cost[1]
+            gain = gain + np.float64(loss[a, 1] + change[t, a, 1] - change[t, k, 1]) * cost[2]
+            gain = gain + np.float64(loss[a, 2] + change[t, a, 2] - change[t, k, 2]) * cost[3]
+            if gain < least and not among(placed, a):
+                least, best = gain, t * k + a
+    return best
+
+
+@compiled
+def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales, stand):
+    """Go on with search r until it ends or has judged `until` solutions: `gputabu.relocation.roam`.
+
+    words (S, T) are those of the iterations from `begun` on.
+    """
+    X, weights, axes = data.X, data.weights, scales.axes
+    labels, totals, centers, at, best = its.labels[r], its.totals[r], its.centers[r], its.at[r], its.best[r]
+    status, cost, placed, used = its.status[r], its.cost[r], its.placed[r], its.used[r]
+    first, second, near, far = twos.first[r], twos.second[r], twos.near[r], twos.far[r]
+    k, d = centers.shape
+    while status[DONE] == GOING and status[AGE] < until:
+        iteration = status[AGE] - 1  # -1 is the start
+        steps = 1
+        J_best = np.inf
+        if iteration >= 0:
+            J_best, steps = cost[1, iteration], rules.steps
+            pair_all(X, columns, centers, at, stand.across, stand.moved, first, second, near, far, stand.squares,
+                     stand.affected)  # fmt: skip
+            if not draw_rows(near, weights, words[iteration - begun], rules.coarsest, rules.finest, rules.enough,
+                             rules.bits, stand.running, stand.rows):  # fmt: skip
+                status[DONE] = TARGET
+                break
+            for t in range(len(stand.rows)):
+                for j in range(d):
+                    stand.points[t, j] = np.float64(X[stand.rows[t], j])
+            stand.loss[:] = 0
+            stand.change[:] = 0
+            for b in range(len(columns)):
+                i = b * BLOCK
+                j = min(len(X), i + BLOCK)
+                gain_block(columns[b], weights[i:j], stand.points, first[i:j], near[i:j], far[i:j], scales.cost[0],
+                           stand.loss, stand.change, stand.squares, j - i)  # fmt: skip
+            swap = best_swap(stand.loss, stand.change, scales.cost, stand.rows, placed, used)
+            for j in range(d):
+                centers[swap % k, j] = stand.points[swap // k, j]
+            if len(placed):
+                placed[iteration % len(placed)] = swap % k
+            used[iteration % k] = stand.rows[swap // k]
+        start, J, moves, number, better = J_best, np.inf, 0, 0, False
+        while number < steps:
+            pair_all(X, columns, centers, at, stand.across, stand.moved, first, second, near, far, stand.squares,
+                     stand.affected)  # fmt: skip
+            for a in range(k):
+                weigh(totals, a, d, scales.weight[1], scales.weight[2], stand.mass)
+            moves += settle_all(X, weights, labels, first, second, near, far, stand.mass, number == 0, stand.found,
+                                totals, axes, scales.weight[0], stand.term)  # fmt: skip
+            take_means(totals, axes, scales.weight[1], scales.weight[2], at, centers)
+            last, J = J, max(rules.scatter - explained(totals, axes, scales.weight[1], scales.weight[2]), 0.0)
+            number += 1
+            if number < rules.steps and iteration >= 0:
+                continue
+            if J < J_best * (1.0 - NOISE):
+                J_best, better = J, True
+                put(centers, best)
+            if iteration >= 0 and number < rules.steps + rules.more_steps:
+                steps = number + (J < last * (1.0 - NOISE) and (last - J) * rules.reach > J - start)
+        status[AGE] += 1
+        cost[0, iteration + 1], cost[1, iteration + 1] = J, J_best
+        if iteration >= 0:
+            its.moves[r, iteration] = moves
+            status[STALE] = 0 if better else status[STALE] + 1
+        if J_best <= rules.target:
+            status[DONE] = TARGET
+        elif status[STALE] >= rules.patience:
+            status[DONE] = PATIENCE
+        elif iteration + 1 == rules.max_iter:
+            status[DONE] = MAX_ITER
+        elif status[STALE] % rules.go_back == 0:  # or just there
+            put(best, centers)

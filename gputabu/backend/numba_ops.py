@@ -13,12 +13,23 @@ from typing import Any
 import numpy as np
 from numba.core import config, event
 
-from gputabu.backend import moving, numba_restarts
+from gputabu.backend import moving, numba_pairing, numba_restarts, pairing
 from gputabu.backend import numba_kernels as kernels
 from gputabu.backend.certified import unit_for
 from gputabu.backend.numba_kernels import BLOCK, TILE, Centers, Desk, Scales
 from gputabu.backend.numpy_ops import NumpyOps
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Moves, Orders
+from gputabu.backend.ops import (
+    Assigned,
+    Descended,
+    Descending,
+    Explored,
+    Improved,
+    Moves,
+    Orders,
+    Pairs,
+    Roamed,
+    Roaming,
+)
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
 from gputabu.backend.workers import thread_count
@@ -190,6 +201,22 @@ class NumbaOps(NumpyOps):
 
         self.workers.map(add, range(len(pieces)))
         return pieces, sums
+
+    # -- relocation ------------------------------------------------------------------------------
+
+    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
+        held = pairing.empty(len(centers), self.points.n, *centers.shape[1:]) if held is None else held
+        numba_pairing.update(self, centers, held)
+        return held
+
+    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+        return numba_pairing.settle(self, pairs, labels, mass, who)
+
+    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
+        return numba_pairing.gains(self, candidates, pairs)
+
+    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
+        return numba_pairing.roam(self, centers, orders)
 
     # -- whole restarts --------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gputabu.backend import canonical, certified, host_trials, moving
+from gputabu.backend import canonical, certified, host_trials, moving, pairing
 from gputabu.backend.blocks import Task
 from gputabu.backend.ops import (
     Assigned,
@@ -18,6 +18,9 @@ from gputabu.backend.ops import (
     Lot,
     Moves,
     Orders,
+    Pairs,
+    Roamed,
+    Roaming,
     Surveyed,
     Tried,
 )
@@ -186,6 +189,20 @@ class NumpyOps(SeedingOps):
         return Moves(restart, row, labels[restart, row], target[restart, row])
 
     def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
+        return None
+
+    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
+        held = pairing.empty(len(centers), self.points.n, *centers.shape[1:]) if held is None else held
+        pairing.update(self, centers, held)
+        return held
+
+    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+        return pairing.settle(self, pairs, labels, mass, who)
+
+    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
+        return pairing.gains(self, candidates, pairs)
+
+    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         return None
 
     def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:

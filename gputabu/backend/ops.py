@@ -141,6 +141,46 @@ class Improved:
     moves: np.ndarray  # (R,) int64, how many were made
 
 
+@dataclass(slots=True)
+class Pairs:
+    """The two nearest centres of every point, in R restarts; kept and brought up to date by the backend."""
+
+    first: Any  # (R, N) int32 on the backend, the nearest centre
+    second: Any  # (R, N) int32, the next
+    near: Any  # (R, N) float64, canonical d² to the first
+    far: Any  # (R, N) float64, canonical d² to the second
+    at: np.ndarray  # (R, K, d) float64 on the host, the centres that this holds for
+
+
+@dataclass(frozen=True, slots=True)
+class Roaming:
+    """What relocation searches are to do, and what a backend needs to know to run them by itself."""
+
+    max_iter: int
+    patience: int
+    target: float  # J to stop at
+    tenure: int  # moves for which a centre that was placed stays
+    candidates: int  # points drawn per iteration
+    go_back: int  # iterations without a new best after which to go back to the best
+    seed: int
+    numbers: np.ndarray  # (R,) uint64, of the restarts
+    over: Callable[[], bool]  # whether to stop early: interrupted, or out of time
+    steps: int = 3  # after a move: to the nearest centre, then by Hartigan's rule
+    reach: float = 10.0  # more steps follow while so many like the last would reach the best J,
+    more_steps: int = 30  # at the most
+
+
+@dataclass(frozen=True, slots=True)
+class Roamed:
+    """Where R relocation searches ended, and their traces, NaN and -1 behind the end."""
+
+    centers: np.ndarray  # (R, K, d), the best
+    stop: list[Stop | None]  # None where it was stopped early
+    current: np.ndarray  # (R, T + 1)
+    best: np.ndarray  # (R, T + 1)
+    moves: np.ndarray  # (R, T)
+
+
 class Ops(Protocol):
     """A data set held by a backend. A context: memory and threads are released on leaving it."""
 
@@ -264,6 +304,29 @@ class Ops(Protocol):
 
     def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
         """Run descents by single moves to their end, as `gputabu.hartigan.improve` would; None as in `explore`."""
+        ...
+
+    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
+        """The two nearest of centers (R, K, d), K >= 2, for every point: the lowest numbers on ties.
+
+        `held` is brought up to date and returned; where centres have not moved since, there is nothing to do.
+        """
+        ...
+
+    def settle(self, pairs: Pairs, labels: Labels, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+        """Relabel the points of the restarts `who` (R,) bool, and say what that changes in the totals.
+
+        To the nearest centre or, with the masses (R, 2, K) of the clusters (`gputabu.backend.moving`), so that a point
+        leaves one of its two nearest for the other only where that alone lowers J (`gputabu.backend.pairing`).
+        """
+        ...
+
+    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
+        """Change of J at the centres of `pairs` if a candidate replaces a centre: (R, T, d) -> (R, T, K) float64."""
+        ...
+
+    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
+        """Run relocation searches from centers (R, K, d), as `gputabu.relocation.roam` would; None as in `explore`."""
         ...
 
     def trials(self, labels: Labels, totals: np.ndarray, lot: Lot) -> Tried:

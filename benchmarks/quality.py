@@ -1,0 +1,280 @@
+"""How close to the best known clusterings, in how much time: ours beside scikit-learn, bkmeans, flspp and faiss.
+
+Everything runs on one thread, on the same data, in one process. Time is also given in fits: one fit is
+KMeans(init="k-means++", n_init=1) of scikit-learn, measured here, so that the recorded rows of HG-means and MDEClust,
+slow programs of other people that are not run here, can stand beside ours. The budget of a case is what HG-means took.
+Peers start anew until the time is over. One that is not installed is skipped: pip install bkmeans flspp faiss-cpu.
+
+Data come through `gputabu.datasets.load`.
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[name] = "1"  # before anything that starts threads is imported
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import KMeans
+
+from gputabu import datasets, relocation
+from gputabu.backend import resolve
+
+Start = Callable[[np.ndarray, int, int], np.ndarray]  # X, K, seed -> centres
+
+
+@dataclass(frozen=True)
+class Case:
+    """Best J that is known, and what slow methods were recorded to reach: gap in percent and fits."""
+
+    data: str
+    k: int
+    best: float
+    hgmeans: tuple[float, int] | None
+    mdeclust: tuple[float, int] | None = None
+    paper: bool = False  # a case of the paper: a second at the least
+    fits: int = 0  # budget where HG-means was not recorded
+
+    @property
+    def name(self) -> str:
+        return f"{self.data}_{self.k}"
+
+    def budget(self, fit: float) -> float:
+        """Seconds."""
+        fits = self.fits if self.hgmeans is None else self.hgmeans[1]
+        return max(fits * fit, 1.0 if self.paper else 0.0)
+
+
+# fmt: off
+CASES = [
+    Case("glass", 6, 336.0605389372348, (0.0, 48), (0.0, 66), paper=True),
+    Case("bavaria1", 4, 104474664100.716, (0.0, 7), (0.0, 29), paper=True),
+    Case("bavaria1", 5, 59761526720.52686, (0.0, 7), (0.0, 27), paper=True),
+    Case("bavaria2", 5, 5342885919.210649, (0.0, 8), (0.0, 36), paper=True),
+    Case("cloud", 10, 1503.0131503528703, (0.0005424, 356), (0.0, 351), paper=True),
+    Case("cloud", 25, 804.3106703900431, (0.08675, 1021), (0.001092, 1590), paper=True),
+    Case("tsplib1060", 50, 255509536.17151767, (0.125, 422)),
+    Case("tsplib3038", 50, 98252122.1292421, (0.0446, 665)),
+    Case("image", 50, 2224337.195649666, (0.03408, 1165)),
+    Case("liver", 50, 37534.278766033625, (1.026, 194)),
+    Case("heart", 50, 54204.773138888835, (0.6467, 238)),
+    Case("breast", 50, 4730.087344229262, (1.759, 235)),
+    Case("a3", 50, 28937415099.689598, (0.0, 180)),
+    Case("letter", 50, 476020.2069974464, None, fits=80),
+]
+# fmt: on
+#: Gaps below this, in percent, are rounding.
+NOTHING = 1e-8
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs of one method on one case with the same budget, one per seed."""
+
+    case: str
+    method: str
+    budget: float  # seconds
+    fit: float  # seconds
+    J: list[float]
+    gaps: list[float]  # percent above the best known
+    seconds: list[float]
+
+
+def sklearn_start(X: np.ndarray, k: int, seed: int) -> np.ndarray:
+    return KMeans(k, init="k-means++", n_init=1, random_state=seed).fit(X).cluster_centers_
+
+
+def peers() -> dict[str, Start]:
+    """What can be imported here."""
+    found: dict[str, Start] = {"scikit-learn": sklearn_start}
+    try:
+        from bkmeans import BKMeans
+
+        found["bkmeans"] = lambda X, k, seed: BKMeans(n_clusters=k, random_state=seed).fit(X).cluster_centers_
+    except ImportError as error:
+        print(f"bkmeans is skipped: {error}")
+    try:
+        from flspp import FLSpp
+
+        def local_search(X: np.ndarray, k: int, seed: int) -> np.ndarray:
+            model = FLSpp(n_clusters=k, max_iter=100, local_search_iterations=20, random_state=seed)
+            return np.asarray(model.fit(X).cluster_centers_)
+
+        found["flspp"] = local_search
+    except ImportError as error:
+        print(f"flspp is skipped: {error}")
+    try:
+        import faiss
+
+        def faiss_start(X: np.ndarray, k: int, seed: int) -> np.ndarray:
+            model = faiss.Kmeans(X.shape[1], k, niter=100, seed=seed + 1, min_points_per_centroid=1)
+            model.train(X.astype(np.float32))
+            return model.centroids.astype(np.float64)
+
+        found["faiss"] = faiss_start
+    except ImportError as error:
+        print(f"faiss is skipped: {error}")
+    return found
+
+
+def objective(X: np.ndarray, centers: np.ndarray) -> float:
+    """J at the centroids of the clusters of `centers`, by direct differences."""
+    labels = np.empty(len(X), np.intp)
+    for a in range(0, len(X), 1000):
+        labels[a : a + 1000] = ((X[a : a + 1000, None] - centers) ** 2).sum(axis=2).argmin(axis=1)
+    means = np.array([X[labels == k].mean(axis=0) if (labels == k).any() else c for k, c in enumerate(centers)])
+    return float(((X - means[labels]) ** 2).sum())
+
+
+def filled(start: Start, X: np.ndarray, k: int, seed: int, budget: float) -> tuple[float, float]:
+    """The best of as many starts as the budget allows, at least one, and the seconds they took."""
+    best, number, spent = np.inf, 0, 0.0
+    while number == 0 or spent * (number + 1) / number <= budget:
+        begun = time.perf_counter()
+        centers = start(X, k, 1000 * seed + number)
+        spent += time.perf_counter() - begun
+        best, number = min(best, objective(X, centers)), number + 1
+    return best, spent
+
+
+def ours(X: np.ndarray, case: Case, seed: int, budget: float, backend: str, target: float = 0.0) -> tuple[float, float]:
+    begun = time.perf_counter()
+    endless = 1_000_000
+    found = relocation.search(X, case.k, max_iter=endless, patience=endless, max_time=budget, target=target, seed=seed,
+                              backend=backend)  # fmt: skip
+    return found.inertia, time.perf_counter() - begun
+
+
+def time_of_fit(X: np.ndarray, k: int) -> float:
+    """Seconds of one fit of scikit-learn, on average over several seeds."""
+    sklearn_start(X, k, 0)
+    seconds: list[float] = []
+    while len(seconds) < 3 or (sum(seconds) < 1 and len(seconds) < 20):
+        begun = time.perf_counter()
+        sklearn_start(X, k, len(seconds))
+        seconds.append(time.perf_counter() - begun)
+    return float(np.mean(seconds))
+
+
+def measure(case: Case, args: argparse.Namespace, backend: str, others: dict[str, Start]) -> list[Row]:
+    X = datasets.load(case.data, preprocessing="zscore" if case.data == "cloud" else "raw").points
+    fit = time_of_fit(X, case.k)
+    known = case.best * (1 + NOTHING / 100) if args.stop else 0.0
+    rows = []
+
+    def add(method: str, budget: float, run: Callable[[int], tuple[float, float]]) -> None:
+        J, seconds = (list(side) for side in zip(*(run(seed) for seed in range(args.seeds)), strict=True))
+        row = Row(case.name, method, budget, fit, J, [100 * (j / case.best - 1) for j in J], seconds)
+        rows.append(row)
+        show(row)
+
+    full = case.budget(fit)
+    for share in args.shares:
+        add("gputabu", share * full, lambda seed, share=share: ours(X, case, seed, share * full, backend, known))
+    if case.hgmeans is not None:
+        target = case.best * (1 + max(case.hgmeans[0], NOTHING) / 100)
+        add("gputabu to HG-means", full, lambda seed: ours(X, case, seed, full, backend, target))
+    for method, start in others.items():
+        add(method, full, lambda seed, start=start: filled(start, X, case.k, seed, full))
+    for method, record in (("HG-means", case.hgmeans), ("MDEClust", case.mdeclust)):
+        if record is not None:
+            print(f"{case.name:14} {method:20} recorded: gap {record[0]:9.5f} % in {record[1]} fits")
+    return rows
+
+
+def show(row: Row) -> None:
+    seconds = float(np.mean(row.seconds))
+    print(
+        f"{row.case:14} {row.method:20} J {min(row.J):.10g} … {max(row.J):.10g}  gap {np.mean(row.gaps):9.5f} % "
+        f"(worst {max(row.gaps):.5f})  {seconds:7.2f} s = {seconds / row.fit:6.0f} fits of {row.budget / row.fit:.0f}",
+        flush=True,
+    )
+
+
+def verdicts(rows: list[Row]) -> list[str]:
+    """Where we are behind, and how many cases half the budget is enough for."""
+    lines, half = [], 0
+    recorded = {case.name: case.hgmeans for case in CASES}
+    for name in dict.fromkeys(row.case for row in rows):
+        mine = [row for row in rows if row.case == name]
+        full = max((row for row in mine if row.method == "gputabu"), key=lambda row: row.budget)
+        least = min((row for row in mine if row.method == "gputabu"), key=lambda row: row.budget)
+        limit = recorded[name]
+        allowed = 0.1 if limit is None else max(limit[0], NOTHING)
+        if np.mean(full.gaps) > allowed:
+            lines.append(f"{name}: mean gap {np.mean(full.gaps):.5f} % is above {allowed:.5f} %")
+        half += bool(np.mean(least.gaps) <= allowed)
+        for row in mine:
+            if "gputabu" not in row.method and np.mean(row.gaps) < np.mean(full.gaps) - NOTHING:
+                lines.append(f"{name}: behind {row.method}, which has {np.mean(row.gaps):.5f} %")
+    count = len({row.case for row in rows})
+    return [*lines, f"with the least budget: {half} of {count} cases at or below HG-means' gap"]
+
+
+def plot(rows: list[Row], path: Path) -> None:
+    """Gap against time in fits, a panel per case."""
+    import matplotlib.pyplot as plt
+
+    names = list(dict.fromkeys(row.case for row in rows))
+    columns = min(4, len(names))
+    figure, axes = plt.subplots(-(-len(names) // columns), columns, squeeze=False, figsize=(4 * columns, 10))
+    for axis, name in zip(axes.flat, names, strict=False):
+        case = next(case for case in CASES if case.name == name)
+        for row in rows:
+            if row.case == name and "to HG" not in row.method:
+                ours = row.method == "gputabu"
+                gap = max(float(np.mean(row.gaps)), 1e-6)
+                axis.plot(np.mean(row.seconds) / row.fit, gap, "o" if ours else "x", color="C0" if ours else None,
+                          label=row.method)  # fmt: skip
+        for label, record in (("HG-means", case.hgmeans), ("MDEClust", case.mdeclust)):
+            if record is not None:
+                axis.plot(record[1], max(record[0], 1e-6), "s", fillstyle="none", label=label)
+        axis.set(title=name, xscale="log", yscale="log", xlabel="time in fits", ylabel="gap in percent")
+        axis.legend(fontsize=6)
+    figure.tight_layout()
+    figure.savefig(path)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--shares", type=float, nargs="*", default=[0.5, 1.0], help="of the budget, for ours")
+    parser.add_argument("--stop", action="store_true", help="ours stops at the best known J")
+    parser.add_argument("--ours", action="store_true", help="no peers")
+    parser.add_argument("--backend", default="auto")
+    parser.add_argument("--out", type=Path, default=Path("quality"))
+    args = parser.parse_args()
+    warnings.filterwarnings("ignore", module="sklearn")
+    backend = resolve(args.backend)
+    others = {} if args.ours else peers()
+    relocation.search(np.random.default_rng(0).normal(size=(300, 3)), 4, max_iter=3, backend=backend)  # compiles
+    rows: list[Row] = []
+    for case in CASES:
+        if case.name not in args.cases:
+            continue
+        try:
+            rows += measure(case, args, backend, others)
+        except datasets.DataUnavailable as error:
+            print(f"{case.name} is skipped: {error}")
+    args.out.mkdir(exist_ok=True)
+    result: dict[str, Any] = {"backend": backend, "seeds": args.seeds, "rows": [asdict(row) for row in rows]}
+    (args.out / "quality.json").write_text(json.dumps(result, indent=1))
+    if rows:
+        print(*verdicts(rows), sep="\n")
+        plot(rows, args.out / "quality.svg")
+
+
+if __name__ == "__main__":
+    main()

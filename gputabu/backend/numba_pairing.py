@@ -1,0 +1,171 @@
+"""The two nearest centres of every point and what relocation makes of them, compiled; whole searches of small data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gputabu import draws
+from gputabu.backend import numba_kernels as kernels
+from gputabu.backend import pairing
+from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
+from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, small
+from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
+from gputabu.draws import Purpose
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
+from gputabu.results import Stop
+
+if TYPE_CHECKING:
+    from gputabu.backend.numba_ops import NumbaOps
+
+#: Passes over the points in an iteration, about, of the kind that `SLICE` counts.
+PASSES = 8
+#: Iterations between two looks at whether to stop early, at the most.
+LONGEST = 256
+
+STOPS = {
+    kernels.GOING: None,
+    kernels.PATIENCE: Stop.PATIENCE,
+    kernels.MAX_ITER: Stop.MAX_ITER,
+    kernels.TARGET: Stop.TARGET,
+}
+
+
+def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
+    """See `Ops.pairs`."""
+    moved = pairing.moved(centers, held)
+    if not moved.any():
+        return
+    centers = np.ascontiguousarray(centers)
+    across = np.ascontiguousarray(centers.transpose(0, 2, 1))
+    twos = Twos(held.first, held.second, held.near, held.far)
+
+    def look(pieces: Iterable[Block]) -> None:
+        mine = stand(ops, centers.shape[1])
+        for block in pieces:
+            X, _, first = ops.given(block)
+            kernels.pair_rows(X, first, centers, across, moved, twos, mine)
+
+    ops.workers.map(look, ops.pieces())
+    held.at[...] = centers
+
+
+def settle(ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+    """See `Ops.settle`."""
+    r, k, _ = pairs.at.shape
+    scales, nearest = ops.scales, mass is None
+    masses = np.zeros((r, 2, k)) if mass is None else np.ascontiguousarray(mass)
+    twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
+
+    def relabel(pieces: Iterable[Block]) -> tuple[np.ndarray, np.ndarray]:
+        mine, totals, changed = stand(ops, k), np.zeros((r, k, ops.columns), np.int64), np.zeros(r, np.int64)
+        for block in pieces:
+            for one in np.flatnonzero(who):
+                kernels.settle_rows(*ops.given(block), labels, twos, one, masses[one], nearest, scales, totals,
+                                    changed, mine)  # fmt: skip
+        return totals, changed
+
+    parts = ops.workers.map(relabel, ops.pieces())
+    return Assigned(*(np.sum(side, axis=0) for side in zip(*parts, strict=True)))
+
+
+def gains(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
+    """See `Ops.swap_gains`."""
+    (r, t, _), k = candidates.shape, pairs.at.shape[1]
+    candidates, to_limbs = np.ascontiguousarray(candidates), ops.scales.cost[0]
+    twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
+
+    def add(pieces: Iterable[Block]) -> tuple[np.ndarray, np.ndarray]:
+        mine, loss, change = stand(ops, k), np.zeros((r, k, 3), np.int64), np.zeros((r, t, k + 1, 3), np.int64)
+        for block in pieces:
+            kernels.gain_rows(*ops.given(block), candidates, twos, to_limbs, loss, change, mine)
+        return loss, change
+
+    parts = ops.workers.map(add, ops.pieces())
+    loss, change = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
+    return pairing.swapped(loss, change, ops.grid.cost)
+
+
+def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
+    """Run R searches from centers (R, K, d); None where the data is not small.
+
+    Threads go round the restarts that are theirs, so that all have gone equally far when the time is over.
+    """
+    (r, k, d), n, t = centers.shape, ops.points.n, orders.max_iter + 1
+    if not small(ops, k) or 24 * r * t > STATE_BYTES:
+        return None
+    pairs = pairing.empty(r, n, k, d)
+    twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
+    its = Roams(
+        labels=np.full((r, n), -1, np.int32),
+        totals=np.zeros((r, k, ops.columns), np.int64),
+        centers=np.array(centers, np.float64),
+        at=pairs.at,
+        best=np.array(centers, np.float64),
+        placed=np.full((r, orders.tenure), -1, np.int64),
+        used=np.full((r, k), -1, np.int64),
+        status=np.zeros((r, 3), np.int64),
+        cost=np.empty((r, 2, t)),  # of which most may never be needed
+        moves=np.empty((r, orders.max_iter), np.int64),
+    )
+    data, scales = held(ops), ops.scales
+    columns = np.zeros((len(data.moved), d, BLOCK))
+    for b in range(len(columns)):
+        rows = data.X[b * BLOCK : (b + 1) * BLOCK]
+        columns[b, :, : len(rows)] = rows.T
+    rules, stride = rules_of(ops, orders), min(LONGEST, max(1, SLICE // (PASSES * n * k * d)))
+
+    def work(hands: Iterable[list[int]]) -> None:
+        mine = stand(ops, k, orders.candidates, n)
+        for hand in hands:
+            go_round(hand, mine)
+
+    def go_round(going: list[int], mine: Stand) -> None:
+        while going:
+            for one in going:
+                age = int(its.status[one, kernels.AGE])
+                begun, until = max(age - 1, 0), 1 if orders.over() else age + stride
+                words = draws.words(
+                    orders.seed, int(orders.numbers[one]), (until - begun) * orders.candidates,
+                    purpose=Purpose.CANDIDATE, first=begun * orders.candidates,
+                ).reshape(-1, orders.candidates)  # fmt: skip
+                kernels.roam_restart(data, columns, its, twos, one, words, begun, rules, until, scales, mine)
+            over = orders.over()
+            going = [one for one in going if not its.status[one, kernels.DONE] and not over]
+
+    ops.workers.map(work, [list(range(i, r, ops.workers.threads)) for i in range(ops.workers.threads)])
+    age = its.status[:, kernels.AGE]
+    made = np.arange(age.max()) < age[:, None]  # (R, T + 1)
+    current, best = (np.where(made, its.cost[:, i, : age.max()], np.nan) for i in (0, 1))
+    moves = np.where(made[:, 1:], its.moves[:, : age.max() - 1], -1)
+    return Roamed(its.best, [STOPS[int(code)] for code in its.status[:, kernels.DONE]], current, best, moves)
+
+
+def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
+    return Rules(
+        orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.reach),
+        float(orders.target), ops.scatter, ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
+        POTENTIAL_BITS,
+    )  # fmt: skip
+
+
+def stand(ops: NumbaOps, k: int, candidates: int = 1, n: int = 0) -> Stand:
+    """Scratch memory of the calling thread."""
+    d = ops.points.d
+    return Stand(
+        columns=np.empty((d, BLOCK)),
+        squares=np.empty(max(BLOCK, k)),
+        affected=np.empty(BLOCK + 1, np.int64),
+        across=np.empty((d, k)),
+        moved=np.empty(k, np.bool_),
+        mass=np.empty((2, k)),
+        found=np.empty(BLOCK, np.int32),
+        term=np.empty(ops.columns, np.int64),
+        points=np.empty((candidates, d)),
+        rows=np.empty(candidates, np.int64),
+        loss=np.empty((k, 3), np.int64),
+        change=np.empty((candidates, k + 1, 3), np.int64),
+        running=np.empty(n, np.int64),
+    )

@@ -1,0 +1,283 @@
+"""Tabu search that relocates centres: a second neighbourhood beside that of the paper (`gputabu.quantized`).
+
+A quantized mean never leaves its own cluster, so that a region with a centre too many keeps it. Here an iteration takes
+one centre away and puts a data point in its place, wherever that is best:
+
+- a few candidate points are drawn in proportion to weight times squared distance to their centre (D² sampling);
+- ΔJ of every candidate in place of every centre is known exactly from one pass (`gputabu.backend.pairing`);
+- the best pair is taken, also if it is worse. A centre placed by one of the latest moves stays (tenure), and a point
+  placed by one of the latest K is not placed again;
+- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
+  falls fast enough to reach the best so far;
+- after `go_back` iterations without a new best, the search goes back to the best.
+
+The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest
+centres, one for the candidates, one per step, and of the points that a step moves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gputabu import draws, lloyd, seeding, tabu
+from gputabu.backend import admit, hold, home
+from gputabu.backend.moving import masses
+from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
+from gputabu.draws import Purpose
+from gputabu.interrupts import Interrupts
+from gputabu.points import Totals
+from gputabu.reporting import log
+from gputabu.results import NOISE, Clustering, Stop, Trace
+from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
+
+#: How the best solution is refined: K-Means from it, and then single moves.
+REFINEMENTS = ("hartigan", "lloyd")
+#: Iterations of K-Means before the first move.
+START_ITER = 300
+
+
+def search(
+    X: object,
+    n_clusters: int,
+    *,
+    weights: object = None,
+    init: object = "k-means++",
+    restarts: int | Sequence[int] = 1,
+    max_iter: int = 400,
+    patience: int | None = None,
+    max_time: float | None = None,
+    target: float = 0.0,
+    candidates: int = 4,
+    tenure: int | None = None,
+    go_back: int = 60,
+    refine: str = "hartigan",
+    seed: int = 0,
+    backend: str = "auto",
+    device: int | None = None,
+) -> Clustering:
+    """Cluster `X` by tabu search over relocations of centres and return the best of the restarts.
+
+    Parameters
+    ----------
+    X : (N, d) array, on the host or on a GPU, or Points
+    n_clusters : int
+    weights : (N,) array, optional
+    init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
+        K-Means from there is the start of the search.
+    restarts : int or sequence of int
+        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    max_iter : int
+        Iterations of the tabu search: moves of one centre each.
+    patience : int, optional
+        Iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
+    max_time : float, optional
+        Seconds after which the search stops, whatever it has found; only then may two runs differ.
+    target : float
+        J at which a restart stops.
+    candidates : int
+        Points drawn per iteration, to put a centre at.
+    tenure : int, optional
+        Moves for which a centre that was placed stays; by default half of `n_clusters`.
+    go_back : int
+        Iterations without a new best after which the search goes back to the best.
+    refine : {"hartigan", "lloyd"}
+        Refinement of the best solution: K-Means, and with "hartigan" then single moves, points changing cluster one at
+        a time until no such move lowers J.
+    seed : int
+    backend : {"auto", "numpy", "numba", "cuda"}
+    device : int, optional
+        Which GPU; by default the current one, or the one that `X` is on.
+
+    Returns
+    -------
+    Clustering
+
+    Examples
+    --------
+    >>> from gputabu import relocation
+    >>> X = [[0.0], [1.0], [10.0], [11.0], [20.0], [21.0]]
+    >>> found = relocation.search(X, 3, init=[0, 1, 2], max_iter=20)
+    >>> found.inertia, sorted(found.centers.ravel().tolist())
+    (1.5, [0.5, 10.5, 20.5])
+    >>> relocation.search(X, 3, target=2.0).stop.value
+    'the target was reached'
+    """
+    begun = time.perf_counter()
+    points = admit(X, weights)
+    k = check_n_clusters(n_clusters, points.n)
+    check_int("max_iter", max_iter, 1)
+    patience = max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1)
+    deadline = np.inf if max_time is None else begun + check_real("max_time", max_time, 0)
+    check_real("target", target, 0)
+    check_int("candidates", candidates, 1)
+    tenure = k // 2 if tenure is None else check_int("tenure", tenure, 0, k - 1)
+    check_int("go_back", go_back, 1)
+    check_choice("refine", refine, REFINEMENTS)
+    numbers = restart_numbers(restarts)
+    finished: list[Finished] = []
+    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+
+        def over() -> bool:
+            return interrupts.asked or time.perf_counter() >= deadline
+
+        announce(points, k, numbers, ops.name)
+        start = seeding.starts(ops, init, k, seed)
+        for batch in tabu.batches(numbers, points.n):
+            if over() and finished:
+                break
+            orders = Roaming(
+                max_iter, patience, target, tenure, candidates, go_back, seed, np.array(batch, np.uint64), over
+            )
+            found = run(ops, start.centers(batch), orders, refine, interrupts)
+            finished.append(lloyd.finish(ops, found, batch))
+            report(finished[-1])
+        return home(choose(finished, ops.name, interrupts.asked), points)
+
+
+def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str, interrupts: Interrupts) -> lloyd.Descent:
+    """K-Means from centers (R, K, d), the search, and the refinement of the best."""
+    rounds = 1 if interrupts.asked else START_ITER
+    begun = lloyd.descend(ops, centers, rounds, interrupts=interrupts, traced=centers.shape[1] == 1)
+    if centers.shape[1] == 1:  # nowhere to relocate to
+        return begun
+    # A cluster that stayed empty may have kept a centre from outside the box, where sums have no room.
+    found = roam(ops, np.clip(begun.centers, ops.bounds.low, ops.bounds.high), orders)
+    early = Stop.INTERRUPTED if interrupts.asked else Stop.MAX_TIME
+    stops = [early if stop is None else stop for stop in found.stop]
+    trace = Trace(found.current, found.best, found.moves)
+    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, interrupts), stops, trace)
+
+
+@dataclass(slots=True)
+class State:
+    """R searches; those that have ended stay as they are."""
+
+    centers: np.ndarray  # (R, K, d) centroids
+    pairs: Pairs
+    labels: Labels  # (R, N)
+    totals: np.ndarray  # (R, K, C) of the labels
+    cost: np.ndarray  # (R,) J at the centroids
+    best: np.ndarray  # (R,) J_b
+    best_centers: np.ndarray  # (R, K, d)
+    changed: np.ndarray  # (R,) points that changed cluster in this iteration
+    stale: np.ndarray  # (R,) iterations since the last new best
+    placed: tabu.Recent  # numbers of centres
+    used: tabu.Recent  # row numbers
+
+    @classmethod
+    def start(cls, ops: Ops, centers: np.ndarray, tenure: int) -> State:
+        r, k, d = centers.shape
+        totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
+        best, none = np.full(r, np.inf), np.zeros(r, np.int64)
+        state = cls(centers.copy(), ops.pairs(centers), ops.blank(r), totals, best.copy(), best, centers.copy(),
+                    none, none.copy(), tabu.Recent(r, tenure), tabu.Recent(r, k))  # fmt: skip
+        step(ops, state, np.ones(r, np.bool_), nearest=True)
+        note(state, np.ones(r, np.bool_))
+        return state
+
+
+def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
+    """Run R searches from centers (R, K, d), by the backend itself where it can, otherwise pass by pass."""
+    own = ops.roam(centers, orders)
+    if own is not None:
+        return own
+    r = len(centers)
+    state = State.start(ops, centers, orders.tenure)
+    course = Course(r)
+    course.start(state.best.copy())
+    stops: list[Stop | None] = [None] * r
+    going = np.ones(r, np.bool_)
+
+    def end(which: np.ndarray, stop: Stop) -> None:
+        for i in np.flatnonzero(going & which):
+            stops[i] = stop
+        going[which] = False
+
+    end(state.best <= orders.target, Stop.TARGET)
+    for iteration in range(orders.max_iter):
+        rows, perfect = draw(ops, state, orders, iteration)
+        end(perfect, Stop.TARGET)  # every point is on a centre
+        if not going.any() or orders.over():
+            break
+        relocate(ops, state, rows, iteration, going)
+        descend(ops, state, orders, going)
+        course.add(np.flatnonzero(going), state.cost[going], state.changed[going], best=state.best[going])
+        log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
+        end(state.best <= orders.target, Stop.TARGET)
+        end(state.stale >= orders.patience, Stop.PATIENCE)
+        back = going & (state.stale % orders.go_back == 0)  # or just there
+        state.centers[back] = state.best_centers[back]
+    else:
+        end(going.copy(), Stop.MAX_ITER)
+    trace = course.trace()
+    return Roamed(state.best_centers, stops, trace.current, trace.best, trace.moves)
+
+
+def draw(ops: Ops, state: State, orders: Roaming, iteration: int) -> tuple[np.ndarray, np.ndarray]:
+    """Candidates (R, T), row numbers drawn in proportion to what they add to J; and where nothing adds to it (R,)."""
+    r, t = len(state.centers), orders.candidates
+    ops.pairs(state.centers, state.pairs)
+    shift, potential = seeding.refine(ops, state.pairs.near, np.full(r, ops.grid.coarsest(ops.points.n)), None)
+    words = [
+        draws.words(orders.seed, int(number), t, purpose=Purpose.CANDIDATE, first=iteration * t)
+        for number in orders.numbers
+    ]
+    targets = draws.below(np.stack(words), np.maximum(potential, 1)[:, None])
+    perfect = potential == 0
+    rows = ops.sample(state.pairs.near, shift, np.where(perfect[:, None], -1, targets))
+    return np.where(perfect[:, None], 0, rows), perfect
+
+
+def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np.ndarray) -> None:
+    """Put a centre at the best of the candidates, rows (R, T), and forbid the way back."""
+    points = ops.rows(rows)  # (R, T, d)
+    gains = ops.swap_gains(points, state.pairs)  # (R, T, K)
+    r, t, k = gains.shape
+    barred = state.used.holds(rows)
+    barred &= ~barred.all(axis=1, keepdims=True)  # rather a point again than none
+    gains[barred[:, :, None] | state.placed.holds(np.arange(k)[None])[:, None, :]] = np.inf
+    chosen, center = np.divmod(gains.reshape(r, t * k).argmin(axis=1), k)  # the first of equals
+    everyone = np.arange(r)
+    state.centers[everyone[going], center[going]] = points[everyone[going], chosen[going]]
+    state.placed.push(iteration, center)
+    state.used.push(iteration, rows[everyone, chosen])
+
+
+def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
+    """The steps after a move; more of them while J falls fast enough to reach the best."""
+    state.changed[:] = 0
+    before, last = state.best.copy(), state.cost
+    for i in range(orders.steps):
+        last = state.cost.copy()
+        step(ops, state, going, nearest=i == 0)
+    better, falling = note(state, going), going.copy()
+    for _ in range(orders.more_steps):
+        falling &= (state.cost < last * (1 - NOISE)) & ((last - state.cost) * orders.reach > state.cost - before)
+        if not falling.any():
+            break
+        last = state.cost.copy()
+        step(ops, state, falling)
+        better |= note(state, falling)
+    state.stale = np.where(better, 0, state.stale + going)
+
+
+def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None:
+    """Settle every point of the restarts `who`, and go to the centroids."""
+    ops.pairs(state.centers, state.pairs)
+    done = ops.settle(state.pairs, state.labels, None if nearest else masses(ops.grid, state.totals), who)
+    state.totals += done.totals
+    state.changed += done.changed
+    state.centers[who] = ops.grid.centroids(state.totals, state.centers)[who]
+    state.cost[who] = np.maximum(ops.scatter - ops.grid.explained(state.totals), 0.0)[who]
+
+
+def note(state: State, who: np.ndarray) -> np.ndarray:
+    """Keep what is better than the best, by more than rounding: (R,) bool, where that was so."""
+    better = who & (state.cost < state.best * (1 - NOISE))
+    state.best[better], state.best_centers[better] = state.cost[better], state.centers[better]
+    return better
