@@ -263,3 +263,10 @@ def test_reads_of_x(monkeypatch):
         relocation.search(blobs(500, 3, 6), 6, max_iter=iterations, patience=99, refine="lloyd", backend="cuda", seed=2)
         counts.append(sum(name in ("pair_nearest", "swap_gains") for name in passes))
     assert counts[1] - counts[0] <= 10 * (2 + 3)
+
+
+def test_a_far_outlier_does_not_blind_the_search():
+    X = blobs(300, 2, 12, seed=6)
+    far = np.concatenate([X, [[1e9, 1e9]]])
+    found = relocation.search(far, 11, max_iter=150, patience=150)
+    assert found.inertia < lloyd.run(far, 11, restarts=10).inertia * (1 + 1e-9)
