@@ -25,6 +25,7 @@ import numpy as np
 
 from gputabu import draws, lloyd, seeding, tabu
 from gputabu.backend import admit, hold, home
+from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
@@ -272,8 +273,10 @@ def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None
     done = ops.settle(state.pairs, state.labels, None if nearest else masses(ops.grid, state.totals), who)
     state.totals += done.totals
     state.changed += done.changed
-    state.centers[who] = ops.grid.centroids(state.totals, state.centers)[who]
-    state.cost[who] = np.maximum(ops.scatter - ops.grid.explained(state.totals), 0.0)[who]
+    moved = ops.grid.centroids(state.totals, state.centers)
+    fall = in_order(ops.grid.weights(state.totals) * in_order((moved - state.pairs.at) ** 2))
+    state.centers[who] = moved[who]
+    state.cost[who] = np.maximum(done.cost - fall, 0.0)[who]
 
 
 def note(state: State, who: np.ndarray) -> np.ndarray:

@@ -33,16 +33,20 @@ extern "C" __global__ void pair_nearest(const real* __restrict__ X, const double
 // mass     (R, 2, K)   in   weights of the clusters, or null: every point goes to its nearest centre
 // labels   (R, pitch)  in/out
 // totals   (R, K, C), changed (R)  in/out, += what changes
-// The rest as above; offset, scale (d): of the grid. One thread per (restart, point), striding.
+// costs    (R, 3)      in/out, += limbs of J at the centres of the pairs
+// The rest as above; offset, scale (d): of the grid. One thread per point, striding. grid = (any, m).
 extern "C" __global__ void settle(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ mass, const idx* __restrict__ which,
                                   const int* __restrict__ first, const int* __restrict__ second,
                                   const double* __restrict__ near, const double* __restrict__ far,
                                   int* __restrict__ labels, idx* __restrict__ totals, idx* __restrict__ changed,
-                                  const double* __restrict__ offset, const double* __restrict__ scale, idx n,
-                                  idx start, idx pitch, idx m, int k, int d, int columns, double heavy) {
-    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * n; t += (idx)gridDim.x * blockDim.x) {
-        const idx s = which[t / n], i = t % n, at = s * pitch + start + i;
+                                  idx* __restrict__ costs, const double* __restrict__ offset, const double* __restrict__ scale, idx n,
+                                  idx start, idx pitch, int k, int d, int columns, double heavy,
+                                  double to_limbs) {
+    const idx s = which[blockIdx.y];
+    idx sums[3] = {0, 0, 0};
+    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+        const idx at = s * pitch + start + i;
         const int old = labels[at], a = first[at], b = second[at];
         const double w = weight ? weight[i] : 1.0;
         int found = a;
@@ -58,6 +62,10 @@ extern "C" __global__ void settle(const real* __restrict__ X, const double* __re
                 if (__dsub_rn(leave, enter) > __dmul_rn(NOISE, leave)) found = other;
             }
         }
+        double cost = found == a ? near[at] : far[at];
+        if (weight) cost = __dmul_rn(cost, w);
+        cost = __dmul_rn(cost, to_limbs);
+        for (int limb = 0; limb < 3; ++limb) sums[limb] += next_limb(cost);
         if (found == old) continue;
         labels[at] = found;
         add_to(changed + s, 1);
@@ -65,6 +73,8 @@ extern "C" __global__ void settle(const real* __restrict__ X, const double* __re
         contribute(its + (idx)found * columns, X + i * d, d, weight, i, offset, scale, heavy, 1);
         if (old >= 0) contribute(its + (idx)old * columns, X + i * d, d, weight, i, offset, scale, heavy, -1);
     }
+    for (int limb = 0; limb < 3; ++limb)
+        if (sums[limb]) add_to(costs + s * 3 + limb, sums[limb]);
 }
 
 // Adds (sign = 1) or takes away (-1) the limbs of a term of J.

@@ -263,3 +263,12 @@ def test_reads_of_x(monkeypatch):
         relocation.search(blobs(500, 3, 6), 6, max_iter=iterations, patience=99, refine="lloyd", backend="cuda", seed=2)
         counts.append(sum(name in ("pair_nearest", "swap_gains") for name in passes))
     assert counts[1] - counts[0] <= 10 * (2 + 3)
+
+
+def test_a_far_outlier_does_not_blind_the_search():
+    """J of the trace is good to J, though it is 1e-16 of the scatter."""
+    X = np.concatenate([blobs(300, 2, 12, seed=6), [[1e9, 1e9]]])
+    found = relocation.search(X, 11, max_iter=20, refine="lloyd")
+    again = lloyd.run(X, 11, init=found.centers)
+    assert found.trace.best[0, -1] == pytest.approx(again.inertia, rel=1e-2)
+    assert found.trace.best[0, -1] < found.trace.best[0, 0]

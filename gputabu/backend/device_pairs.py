@@ -9,8 +9,8 @@ import numpy as np
 
 from gputabu.backend import pairing
 from gputabu.backend.cuda_data import DeviceData, on_device, scales
-from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
-from gputabu.points import LIMB, power
+from gputabu.backend.ops import Pairs, Roamed, Roaming, Settled
+from gputabu.points import LIMB, from_limbs, power
 
 
 class DevicePairs(DeviceData):
@@ -33,18 +33,21 @@ class DevicePairs(DeviceData):
         return held
 
     @on_device
-    def settle(self, pairs: Pairs, labels: Any, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
-        (r, k, d), which = pairs.at.shape, np.flatnonzero(who)
+    def settle(self, pairs: Pairs, labels: Any, mass: np.ndarray | None, who: np.ndarray) -> Settled:
+        (r, k, d), which, cost = pairs.at.shape, np.flatnonzero(who), self.grid.cost
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
-        weighed = None if mass is None else cupy.asarray(np.ascontiguousarray(mass))
+        costs, weighed = (
+            cupy.zeros((r, 3), np.int64),
+            None if mass is None else cupy.asarray(np.ascontiguousarray(mass)),
+        )
         some, origin, scale = cupy.asarray(which), cupy.asarray(self.grid.offset), cupy.asarray(scales(self.grid))
-        heavy = float(power(LIMB - self.grid.weight))
-        for chunk in self.chunks:
-            self.launch("relocation.cu", "settle", self.spread(len(which) * chunk.n), (
+        heavy, to_limbs = float(power(LIMB - self.grid.weight)), float(power(LIMB - cost))
+        for chunk in self.chunks if len(which) else ():
+            self.launch("relocation.cu", "settle", (*self.spread(chunk.n), len(which)), (
                 chunk.X, chunk.weights, weighed, some, pairs.first, pairs.second, pairs.near, pairs.far, labels, totals,
-                changed, origin, scale, chunk.n, chunk.start, self.points.n, len(which), k, d, self.n_columns,
-                heavy))  # fmt: skip
-        return Assigned(totals.get(), changed.get())
+                changed, costs, origin, scale, chunk.n, chunk.start, self.points.n, k, d, self.n_columns, heavy,
+                to_limbs))  # fmt: skip
+        return Settled(totals.get(), changed.get(), from_limbs(*costs.get().T, exponents=cost))
 
     @on_device
     def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:

@@ -1127,6 +1127,7 @@ class Stand(NamedTuple):
     loss: np.ndarray  # (K, 3) int64
     change: np.ndarray  # (T, K + 1, 3) int64
     running: np.ndarray  # (N,) int64
+    sums: np.ndarray  # (3,) int64
 
 
 @inner
@@ -1269,17 +1270,25 @@ def decide_between(weights, labels, first, second, near, far, mass, found):
 
 
 @inner
-def settle_block(X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term):
-    """Relabel the points X (n, d) and bring the totals (K, C) up to date; returns how many labels changed."""
+def settle_block(
+    X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term, squares,
+    cost_to_limbs, sums,
+):  # fmt: skip
+    """Relabel the points X (n, d), follow in the totals (K, C), add to J in sums (3,); returns how many changed."""
     if nearest:
-        return relabel(X, weights, labels, first, totals, axes, to_limbs, term)
-    decide_between(weights, labels, first, second, near, far, mass, found)
-    return relabel(X, weights, labels, found, totals, axes, to_limbs, term)
+        changed = relabel(X, weights, labels, first, totals, axes, to_limbs, term)
+    else:
+        decide_between(weights, labels, first, second, near, far, mass, found)
+        changed = relabel(X, weights, labels, found, totals, axes, to_limbs, term)
+    for i in range(len(X)):
+        squares[i] = near[i] if labels[i] == first[i] else far[i]
+    add_costs(squares, weights, cost_to_limbs, sums, len(X))
+    return changed
 
 
 @compiled
-def settle_rows(X, weights, first, labels, twos, r, mass, nearest, scales, totals, changed, stand):
-    """`Ops.settle` of restart r for the rows from `first` on: mass (2, K), totals (R, K, C), changed (R,)."""
+def settle_rows(X, weights, first, labels, twos, r, mass, nearest, scales, totals, changed, costs, stand):
+    """`Ops.settle` of restart r, rows from `first` on: mass (2, K), totals (R, K, C), changed (R,), costs (R, 3)."""
     n = len(X)
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
@@ -1287,7 +1296,7 @@ def settle_rows(X, weights, first, labels, twos, r, mass, nearest, scales, total
         changed[r] += settle_block(
             X[start:stop], weights[start:stop], labels[r, a:b], twos.first[r, a:b], twos.second[r, a:b],
             twos.near[r, a:b], twos.far[r, a:b], mass, nearest, stand.found, totals[r], scales.axes, scales.weight[0],
-            stand.term,
+            stand.term, stand.squares, scales.cost[0], costs[r],
         )  # fmt: skip
 
 
@@ -1362,7 +1371,6 @@ class Rules(NamedTuple):
     more_steps: int
     reach: float
     target: float
-    scatter: float
     coarsest: int  # grid of the potential
     finest: int
     enough: int  # bits
@@ -1383,33 +1391,38 @@ def pair_all(X, columns, centers, at, across, moved, first, second, near, far, s
 
 
 @inner
-def settle_all(X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term):
-    """`Ops.settle` for all points of one restart."""
+def settle_all(
+    X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term, squares, cost,
+    sums,
+):  # fmt: skip
+    """`Ops.settle` for all points of one restart: how many changed, and J at the centres of the pairs."""
     changed = 0
+    for limb in range(3):
+        sums[limb] = 0
     for start in range(0, len(X), BLOCK):
         stop = min(len(X), start + BLOCK)
         changed += settle_block(
             X[start:stop], weights[start:stop], labels[start:stop], first[start:stop], second[start:stop],
-            near[start:stop], far[start:stop], mass, nearest, found, totals, axes, to_limbs, term,
+            near[start:stop], far[start:stop], mass, nearest, found, totals, axes, to_limbs, term, squares, cost[0],
+            sums,
         )  # fmt: skip
-    return changed
+    total = np.float64(sums[0]) * cost[1]
+    total = total + np.float64(sums[1]) * cost[2]
+    return changed, total + np.float64(sums[2]) * cost[3]
 
 
 @inner
-def explained(totals, axes, weight_high, weight_low):
-    """Scatter between the clusters, from their totals (K, C): `Grid.explained`."""
-    d = axes.shape[1]
-    scatter = 0.0
-    for a in range(len(totals)):
-        weight = weight_of(totals[a], d, weight_high, weight_low)
-        if not weight > 0.0:
-            continue
+def shifted(centers, at, totals, weight_high, weight_low):
+    """What J falls by as the centres go from `at` to the centroids: `relocation.step`."""
+    k, d = centers.shape
+    total = 0.0
+    for a in range(k):
         squares = 0.0
         for j in range(d):
-            away = (np.float64(totals[a, j]) * axes[2, j] + np.float64(totals[a, d + j]) * axes[3, j]) / weight
+            away = centers[a, j] - at[a, j]
             squares += away * away
-        scatter += weight * squares
-    return scatter
+        total += weight_of(totals[a], d, weight_high, weight_low) * squares
+    return total
 
 
 @inner
@@ -1541,10 +1554,13 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
                      stand.affected)  # fmt: skip
             for a in range(k):
                 weigh(totals, a, d, scales.weight[1], scales.weight[2], stand.mass)
-            moves += settle_all(X, weights, labels, first, second, near, far, stand.mass, number == 0, stand.found,
-                                totals, axes, scales.weight[0], stand.term)  # fmt: skip
+            changed, there = settle_all(
+                X, weights, labels, first, second, near, far, stand.mass, number == 0, stand.found, totals, axes,
+                scales.weight[0], stand.term, stand.squares, scales.cost, stand.sums,
+            )  # fmt: skip
+            moves += changed
             take_means(totals, axes, scales.weight[1], scales.weight[2], at, centers)
-            last, J = J, max(rules.scatter - explained(totals, axes, scales.weight[1], scales.weight[2]), 0.0)
+            last, J = J, max(there - shifted(centers, at, totals, scales.weight[1], scales.weight[2]), 0.0)
             number += 1
             if number < rules.steps and iteration >= 0:
                 continue

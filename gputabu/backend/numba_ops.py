@@ -29,6 +29,7 @@ from gputabu.backend.ops import (
     Pairs,
     Roamed,
     Roaming,
+    Settled,
 )
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
@@ -209,7 +210,7 @@ class NumbaOps(NumpyOps):
         numba_pairing.update(self, centers, held)
         return held
 
-    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
         return numba_pairing.settle(self, pairs, labels, mass, who)
 
     def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:

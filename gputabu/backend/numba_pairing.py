@@ -12,9 +12,9 @@ from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import pairing
 from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
 from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, small
-from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
+from gputabu.backend.ops import Pairs, Roamed, Roaming, Settled
 from gputabu.draws import Purpose
-from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block, from_limbs
 from gputabu.results import Stop
 
 if TYPE_CHECKING:
@@ -52,23 +52,25 @@ def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
     held.at[...] = centers
 
 
-def settle(ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+def settle(ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
     """See `Ops.settle`."""
     r, k, _ = pairs.at.shape
     scales, nearest = ops.scales, mass is None
     masses = np.zeros((r, 2, k)) if mass is None else np.ascontiguousarray(mass)
     twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
 
-    def relabel(pieces: Iterable[Block]) -> tuple[np.ndarray, np.ndarray]:
+    def relabel(pieces: Iterable[Block]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         mine, totals, changed = stand(ops, k), np.zeros((r, k, ops.columns), np.int64), np.zeros(r, np.int64)
+        costs = np.zeros((r, 3), np.int64)
         for block in pieces:
             for one in np.flatnonzero(who):
                 kernels.settle_rows(*ops.given(block), labels, twos, one, masses[one], nearest, scales, totals,
-                                    changed, mine)  # fmt: skip
-        return totals, changed
+                                    changed, costs, mine)  # fmt: skip
+        return totals, changed, costs
 
     parts = ops.workers.map(relabel, ops.pieces())
-    return Assigned(*(np.sum(side, axis=0) for side in zip(*parts, strict=True)))
+    totals, changed, costs = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
+    return Settled(totals, changed, from_limbs(*costs.T, exponents=ops.grid.cost))
 
 
 def gains(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
@@ -146,7 +148,7 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
     return Rules(
         orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.reach),
-        float(orders.target), ops.scatter, ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
+        float(orders.target), ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
         POTENTIAL_BITS,
     )  # fmt: skip
 
@@ -168,4 +170,5 @@ def stand(ops: NumbaOps, k: int, candidates: int = 1, n: int = 0) -> Stand:
         loss=np.empty((k, 3), np.int64),
         change=np.empty((candidates, k + 1, 3), np.int64),
         running=np.empty(n, np.int64),
+        sums=np.empty(3, np.int64),
     )

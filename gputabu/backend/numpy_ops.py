@@ -21,6 +21,7 @@ from gputabu.backend.ops import (
     Pairs,
     Roamed,
     Roaming,
+    Settled,
     Surveyed,
     Tried,
 )
@@ -196,7 +197,7 @@ class NumpyOps(SeedingOps):
         pairing.update(self, centers, held)
         return held
 
-    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
         return pairing.settle(self, pairs, labels, mass, who)
 
     def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:

@@ -153,6 +153,13 @@ class Pairs:
 
 
 @dataclass(frozen=True, slots=True)
+class Settled(Assigned):
+    """What `settle` changed."""
+
+    cost: np.ndarray  # (R,) float64, J of the new labels at the centres of the pairs; 0 for restarts left alone
+
+
+@dataclass(frozen=True, slots=True)
 class Roaming:
     """What relocation searches are to do, and what a backend needs to know to run them by itself."""
 
@@ -313,7 +320,7 @@ class Ops(Protocol):
         """
         ...
 
-    def settle(self, pairs: Pairs, labels: Labels, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+    def settle(self, pairs: Pairs, labels: Labels, mass: np.ndarray | None, who: np.ndarray) -> Settled:
         """Relabel the points of the restarts `who` (R,) bool, and say what that changes in the totals.
 
         To the nearest centre or, with the masses (R, 2, K) of the clusters (`gputabu.backend.moving`), so that a point

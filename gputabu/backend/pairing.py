@@ -21,7 +21,7 @@ import numpy as np
 
 from gputabu.backend import canonical
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Assigned, Pairs
+from gputabu.backend.ops import Pairs, Settled
 from gputabu.points import Block, Totals, from_limbs, limbs
 from gputabu.results import NOISE
 
@@ -60,31 +60,36 @@ def update(ops: NumpyOps, centers: np.ndarray, held: Pairs) -> None:
     held.at[stale] = centers[stale]
 
 
-def settle(ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Assigned:
+def settle(ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
     """See `Ops.settle`."""
     r, k, d = pairs.at.shape
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    changed = np.zeros(r, np.int64)
+    changed, costs = np.zeros(r, np.int64), np.zeros((3, r), np.int64)
     ops.grid  # noqa: B018 (made by the workers, and so not from within them)
 
-    def relabel(tasks: Iterable[Task]) -> list[tuple[int, np.ndarray, int]]:
+    def relabel(tasks: Iterable[Task]) -> list[tuple[int, np.ndarray | int, int, list[int]]]:
         parts = []
         for block, _ in tasks:
             for restart in np.flatnonzero(who).tolist():
                 one = slice(restart, restart + 1)
-                old = labels[one, block.rows]
-                new = pairs.first[one, block.rows] if mass is None else _stays(block, pairs, old, mass, restart)
+                old, first = labels[one, block.rows], pairs.first[one, block.rows]
+                new = first if mass is None else _stays(block, pairs, old, mass, restart)
+                squares = np.where(new == first, pairs.near[one, block.rows], pairs.far[one, block.rows])
+                if block.weights is not None:
+                    squares *= block.weights
+                cost = [int(limb.sum()) for limb in limbs(squares, ops.grid.cost, 3)]
                 moves = old != new
-                if moves.any():
-                    parts.append((restart, ops._change(block, old, new, moves, k)[0], int(moves.sum())))
-                    old[...] = new
+                change = ops._change(block, old, new, moves, k)[0] if moves.any() else 0
+                parts.append((restart, change, int(moves.sum()), cost))
+                old[...] = new
         return parts
 
     for part in ops.workers.map(relabel, ops.tasks(1, k)):
-        for restart, sums, count in part:
+        for restart, sums, count, cost in part:
             totals[restart] += sums
             changed[restart] += count
-    return Assigned(totals, changed)
+            costs[:, restart] += cost
+    return Settled(totals, changed, from_limbs(*costs, exponents=ops.grid.cost))
 
 
 def _stays(block: Block, pairs: Pairs, old: np.ndarray, mass: np.ndarray, r: int) -> np.ndarray:
