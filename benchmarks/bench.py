@@ -41,10 +41,10 @@ FOLDER = os.environ.get("GPUTABU_DATA", "")
 RESTARTS = 100
 #: The paper's four, as it had them: random starts, plain K-Means++ seeding, TSC without refinement.
 METHODS: dict[str, Callable[..., Clustering]] = {
-    "K-Means": lambda X, k: lloyd.run(X, k, init="random", restarts=RESTARTS),
-    "K-Means++": lambda X, k: lloyd.run(X, k, init="k-means++", trials=1, restarts=RESTARTS),
-    "TSC": lambda X, k: reassignment.search(X, k, restarts=RESTARTS),
-    "QM-TS": lambda X, k: quantized.search(X, k, init="random", restarts=RESTARTS),
+    "K-Means": lambda X, k, **on: lloyd.run(X, k, init="random", restarts=RESTARTS, **on),
+    "K-Means++": lambda X, k, **on: lloyd.run(X, k, init="k-means++", trials=1, restarts=RESTARTS, **on),
+    "TSC": lambda X, k, **on: reassignment.search(X, k, restarts=RESTARTS, **on),
+    "QM-TS": lambda X, k, **on: quantized.search(X, k, init="random", restarts=RESTARTS, **on),
 }
 
 
@@ -376,10 +376,10 @@ def at_hand(cases: Any) -> list[tuple[Case, np.ndarray]]:
     return [(case, X) for case, X in loaded if X is not None]
 
 
-def timed(call: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
+def timed(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[float, Any]:
     """Seconds taken, and what came of it."""
     begun = time.perf_counter()
-    result = call(*arguments)
+    result = call(*arguments, **options)
     return time.perf_counter() - begun, result
 
 

@@ -16,6 +16,8 @@ from gputabu.paper import TABLES
 PAPER_SECONDS = tuple(TABLES["I"].rows[method].seconds for method in METHODS)
 #: A search that leaves a poor local minimum after fifty iterations; with many seeds there is none to leave.
 SEED = 6
+#: The one that is everywhere.
+BACKEND = "numpy"
 
 
 def table(iris: Case, X: object) -> None:
@@ -25,7 +27,7 @@ def table(iris: Case, X: object) -> None:
     titles = f"{'worst J':>8}{'avg J':>8}{'best J':>8}{'s/run':>8}"
     print(f"{'':9} {titles}   {titles}")
     for (method, run), paper, taken in zip(METHODS.items(), iris.paper, PAPER_SECONDS, strict=True):
-        seconds, found = timed(run, X, iris.k)
+        seconds, found = timed(run, X, iris.k, backend=BACKEND)
         row = summary(iris, method, found, seconds)
         ours = "".join(f"{row[name]:8.2f}" for name in ("worst", "average", "best"))
         theirs = "".join(f"{value:8.2f}" for value in paper)
@@ -36,7 +38,7 @@ def table(iris: Case, X: object) -> None:
 
 def picture(X: object, path: Path) -> None:
     """Draw the clusters and the trace of one search side by side."""
-    model = TabuKMeans(3, init="random", random_state=SEED).fit(X)
+    model = TabuKMeans(3, init="random", random_state=SEED, backend=BACKEND).fit(X)
     figure = Figure(figsize=(12, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     plotting.clusters(X, model, left)
