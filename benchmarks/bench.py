@@ -152,7 +152,8 @@ def speed() -> list[dict[str, Any]]:
             for value in list(times.values())[1:]:
                 print(f"{value:>9.2f}{value / times['sklearn']:>6.2f}x", end="")
             print(flush=True)
-    for name in [name for name in times if name != "sklearn"]:
+    known = {"n", "d", "k", "dtype", "sklearn"}
+    for name in dict.fromkeys(name for row in rows for name in row if name not in known):  # faiss is not in all rows
         ratios = [row[name] / row["sklearn"] for row in rows if name in row]
         mean = statistics.geometric_mean(ratios)
         print(f"{name} iteration / scikit-learn's: geometric mean {mean:.2f}, worst {max(ratios):.2f}")

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-WORD = 64  # bits in a draw
 BLOCK = 4  # words that Philox makes of one counter
 
 
