@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gputabu import lloyd, quantized, reassignment, relocation
-from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu.backend import Devices, admit, hold, on_gpu, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
@@ -31,7 +31,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     random_state: Any
     verbose: int
     backend: str
-    device: int | None
+    device: Devices
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters of `X`.
@@ -212,8 +212,8 @@ class TabuKMeans(_Clusterer):
         Neighbours evaluated per iteration; the best of them is moved to. Quantized only.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
@@ -270,7 +270,7 @@ class TabuKMeans(_Clusterer):
         scope: str = "cluster",
         n_neighbors: int = 1,
         backend: str = "auto",
-        device: int | None = None,
+        device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -343,8 +343,8 @@ class TabuSearchClustering(_Clusterer):
         `labels_`, above `-score(X)`.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
@@ -393,7 +393,7 @@ class TabuSearchClustering(_Clusterer):
         keep: float = 0.95,
         refine: str | None = "lloyd",
         backend: str = "auto",
-        device: int | None = None,
+        device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -452,8 +452,8 @@ class KMeans(_Clusterer):
         lowers J. `n_iter_` and `trace_` are those of K-Means.
     backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
         Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
 
@@ -494,7 +494,7 @@ class KMeans(_Clusterer):
         tol: float = 0.0,
         refine: str | None = None,
         backend: str = "auto",
-        device: int | None = None,
+        device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:

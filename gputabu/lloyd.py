@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu import hartigan, seeding, tabu
-from gputabu.backend import admit, hold, home
+from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.ops import Descended, Descending, Labels, Ops
 from gputabu.backend.reductions import quantize
@@ -47,7 +47,7 @@ def run(
     refine: str | None = None,
     seed: int = 0,
     backend: str = "auto",
-    device: int | None = None,
+    device: Devices = None,
 ) -> Clustering:
     """Cluster `X` by K-Means from one or more starts and return the best.
 
@@ -70,8 +70,8 @@ def run(
         lowers J. The trace is that of K-Means.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
 
     Returns
     -------

@@ -85,6 +85,17 @@ class Points:
                 w = None if self.weights is None else self.weights[c][a : a + rows]
                 yield Block(chunk[a : a + rows], w, start + a)
 
+    def part(self, first: int, last: int) -> Points:
+        """The points from row `first` up to `last`, without copying them."""
+        sizes = [len(chunk) for chunk in self.chunks]
+        cuts = [(max(first - a, 0), min(last - a, n)) for a, n in zip(self.starts, sizes, strict=True)]
+        some = [(c, slice(a, b)) for c, (a, b) in enumerate(cuts) if a < b]
+        weights = self.weights
+        return Points(
+            tuple(self.chunks[c][rows] for c, rows in some),
+            None if weights is None else tuple(weights[c][rows] for c, rows in some),
+        )
+
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """The points with these row numbers, float64: (...,) -> (..., d)."""
         if len(self.chunks) == 1:
@@ -140,6 +151,7 @@ class Bounds:
 
     @classmethod
     def merge(cls, parts: Sequence[Bounds]) -> Bounds:
+        """The box around those of several sets of points; a set in which none has weight does not count."""
         return cls(
             np.minimum.reduce([part.low for part in parts]),
             np.maximum.reduce([part.high for part in parts]),

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu import lloyd, seeding, tabu
-from gputabu.backend import admit, hold, home
+from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
@@ -93,7 +93,7 @@ def search(
     n_neighbors: int = 1,
     seed: int = 0,
     backend: str = "auto",
-    device: int | None = None,
+    device: Devices = None,
 ) -> Clustering:
     """Cluster `X` by tabu search with quantized means and return the best of the restarts.
 
@@ -119,8 +119,8 @@ def search(
         Neighbours evaluated per iteration (R in section IV-B); the best by J is moved to.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
 
     Returns
     -------

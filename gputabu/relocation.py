@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputabu import draws, lloyd, seeding, tabu
-from gputabu.backend import admit, hold, home
+from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
@@ -59,7 +59,7 @@ def search(
     refine: str = "hartigan",
     seed: int = 0,
     backend: str = "auto",
-    device: int | None = None,
+    device: Devices = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over relocations of centres and return the best of the restarts.
 
@@ -91,8 +91,8 @@ def search(
         a time until no such move lowers J.
     seed : int
     backend : {"auto", "numpy", "numba", "cuda"}
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
 
     Returns
     -------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gputabu import criteria, draws
-from gputabu.backend import admit, hold, home, returned
+from gputabu.backend import Devices, admit, hold, home, returned
 from gputabu.backend.ops import Ops
 from gputabu.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
 from gputabu.draws import Purpose
@@ -95,7 +95,7 @@ def select_k(
     references: int = 10,
     seed: int = 0,
     backend: str = "auto",
-    device: int | None = None,
+    device: Devices = None,
 ) -> KSelection:
     """Cluster `X` for every K in `ks` and recommend one.
 
@@ -127,8 +127,8 @@ def select_k(
         Sets of points that the gap statistic compares `X` with. Each costs as much as `X` itself.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, optional
-        Which GPU; by default the current one, or the one that `X` is on.
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
 
     Returns
     -------
@@ -244,7 +244,7 @@ def unclustered(points: Points, bounds: Bounds, seed: int, number: int) -> Point
     return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
 
 
-def inertias(points: Points, plan: Plan, backend: str, device: int | None, interrupts: Interrupts) -> list[float]:
+def inertias(points: Points, plan: Plan, backend: str, device: Devices, interrupts: Interrupts) -> list[float]:
     """J of every K, or nothing if interrupted."""
     if interrupts.asked:
         return []

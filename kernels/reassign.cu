@@ -42,6 +42,8 @@ __device__ __forceinline__ int other_label(word drawn, int old, int k) {
 // X        (n, d)        in   rows start .. start + n - 1 of the data set
 // weight   (n)           in   or null
 // labels   (R, pitch)    in   all >= 0
+// first, quads           in   words are those of row `first` + row, and a trial has `quads` blocks of them: the device
+//                             may hold a part of the points
 // restarts (R)           in   their numbers
 // offset, scale (d)      in   of the grid
 // totals   (R, T, K, C)  in/out, += what each trial changes
@@ -52,8 +54,8 @@ extern "C" __global__ void try_labels(const real* __restrict__ X, const double* 
                                       const int* __restrict__ labels, const word* __restrict__ restarts,
                                       const double* __restrict__ offset, const double* __restrict__ scale,
                                       idx* __restrict__ totals, word* __restrict__ prints, word seed, word step,
-                                      word limit, idx n, idx start, idx pitch, int k, int d, int trials, int blocks,
-                                      double weight_scale, int private_totals) {
+                                      word limit, idx n, idx start, idx pitch, idx first, idx quads, int k, int d,
+                                      int trials, int blocks, double weight_scale, int private_totals) {
     DYNAMIC_SHARED(idx, table);  // (T, K, C), then (T, 2) words, if private_totals
     const int columns = 2 * d + 1 + (weight ? 2 : 0);
     const idx s = blockIdx.x / blocks, size = (idx)trials * k * columns;
@@ -64,18 +66,18 @@ extern "C" __global__ void try_labels(const real* __restrict__ X, const double* 
     prints += s * 2 * trials;
     idx* sums = private_totals ? table : totals;
     word* marks = private_totals ? (word*)(table + size) : prints;
-    const idx quads = (pitch + QUAD - 1) / QUAD, last = (start + n + QUAD - 1) / QUAD;
-    const idx first = start / QUAD + (blockIdx.x % blocks) * (idx)blockDim.x + threadIdx.x;
-    for (idx q = first; q < last; q += (idx)blocks * blockDim.x) {
+    const idx begin = first + start, last = (begin + n + QUAD - 1) / QUAD;
+    const idx own = begin / QUAD + (blockIdx.x % blocks) * (idx)blockDim.x + threadIdx.x;
+    for (idx q = own; q < last; q += (idx)blocks * blockDim.x) {
         for (int t = 0; t < trials; ++t) {
             word drawn[QUAD];
             draw(drawn, t * quads + q, step, TRIAL, seed, restarts[s]);
 #pragma unroll 1  // few change: registers are worth more
             for (int c = 0; c < QUAD; ++c) {
                 const word mine = pick(drawn, c);
-                const idx row = q * QUAD + c, i = row - start;
+                const idx row = q * QUAD + c, i = row - begin;
                 if (mine < limit || i < 0 || i >= n) continue;
-                const int old = labels[s * pitch + row], found = other_label(mine, old, k);
+                const int old = labels[s * pitch + start + i], found = other_label(mine, old, k);
                 if (found == old) continue;  // K = 1
 #pragma unroll 1
                 for (int sign = 1; sign >= -1; sign -= 2) {
@@ -153,17 +155,17 @@ extern "C" __global__ void adopt(const real* __restrict__ X, const double* __res
                                  const int* __restrict__ better, const double* __restrict__ offset,
                                  const double* __restrict__ scale, idx* __restrict__ totals,
                                  idx* __restrict__ changed, word seed, word step, word limit, idx n, idx start,
-                                 idx pitch, int r, int k, int d, double weight_scale) {
+                                 idx pitch, idx first, idx quads, int r, int k, int d, double weight_scale) {
     const int columns = 2 * d + 1 + (weight ? 2 : 0);
-    const idx quads = (pitch + QUAD - 1) / QUAD, first = start / QUAD, here = (start + n + QUAD - 1) / QUAD - first;
+    const idx begin = first + start, own = begin / QUAD, here = (begin + n + QUAD - 1) / QUAD - own;
     for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * here; t += (idx)gridDim.x * blockDim.x) {
-        const idx s = t / here, q = first + t % here;
+        const idx s = t / here, q = own + t % here;
         if (chosen[s] < 0) continue;
         word drawn[QUAD];
         draw(drawn, chosen[s] * quads + q, step, TRIAL, seed, restarts[s]);
 #pragma unroll 1
         for (int c = 0; c < QUAD; ++c) {
-            const idx row = q * QUAD + c, i = row - start;
+            const idx i = q * QUAD + c - begin, row = start + i;
             if (i < 0 || i >= n) continue;
             const int old = labels[s * pitch + row];
             const int found = given ? given[row] : pick(drawn, c) < limit ? old : other_label(pick(drawn, c), old, k);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -18,6 +19,10 @@ from gputabu.validation import check_choice, check_int
 
 #: What `backend=` accepts.
 NAMES = ("auto", "cuda", "numba", "numpy")
+
+
+#: What `device=` accepts: the number of a GPU, several of them, "all", or None for the current one.
+Devices = int | Sequence[int] | str | None
 
 
 class BackendUnavailable(RuntimeError):
@@ -87,7 +92,7 @@ def to_numpy(array: Any) -> np.ndarray:
     return array if isinstance(array, np.ndarray) else array.get()
 
 
-def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
+def hold(points: Points, name: str = "auto", device: Devices = None) -> Ops:
     """Give the points to a backend. Use as a context: `with hold(points) as ops: ...`."""
     chosen = resolve(name, points.on_device)
     if device is not None and name in ("numba", "numpy"):
@@ -101,9 +106,31 @@ def hold(points: Points, name: str = "auto", device: int | None = None) -> Ops:
     from gputabu.backend.cuda_data import device_count
     from gputabu.backend.cuda_ops import CudaOps
 
-    if device is not None:
-        check_int("device", device, 0, device_count() - 1)
-    return CudaOps(points, device)
+    devices = check_devices(device, device_count())
+    if len(devices) == 1:
+        return CudaOps(points, devices[0])
+    if points.on_device:
+        raise ValueError(f"device={device!r} names several GPUs, and X is on one of them; pass X.get().")
+    from gputabu.backend.parted import PartedOps
+
+    cuts = [points.n * i // len(devices) for i in range(len(devices) + 1)]
+    shares = zip(devices, cuts, cuts[1:], strict=False)
+    return PartedOps(points, [CudaOps(points.part(a, b), number) for number, a, b in shares if a < b])
+
+
+def check_devices(device: object, count: int) -> list[int | None]:
+    """The numbers of the GPUs that `device=` names, of `count`; None is the current one."""
+    if device is None:
+        return [None]
+    if isinstance(device, str):
+        check_choice("device", device, ("all",))
+        return list(range(count))
+    if not isinstance(device, Sequence):
+        return [check_int("device", device, 0, count - 1)]
+    numbers = [check_int("device", number, 0, count - 1) for number in device]
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise ValueError(f"device={device!r} must name at least one GPU, and none twice.")
+    return list(numbers)
 
 
 def installed(backend: str) -> bool:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from typing import Self
 
 import numpy as np
 
 from gputabu.backend import certified
 from gputabu.backend.certified import Product
+from gputabu.backend.exact import Exact
 from gputabu.backend.reductions import quantize
 from gputabu.backend.workers import Workers
-from gputabu.points import Block, Bounds, Grid, Points, Totals, check_span
+from gputabu.points import Block, Bounds, Grid, Points, Totals
 
 #: Elements of the largest scratch array of a piece. Larger than the caches would like: a piece must also
 #: pay for the Python around NumPy's loops, and for handing the GIL from thread to thread.
@@ -22,7 +22,7 @@ MAX_ROWS = 1 << 16
 Task = tuple[Block, slice]  # some points, some restarts
 
 
-class Blocks:
+class Blocks(Exact):
     """Points on the host, with workers to go over them. A context for the workers."""
 
     def __init__(self, points: Points, threads: int | None = None) -> None:
@@ -49,8 +49,7 @@ class Blocks:
         reach = float(np.abs(centers - offset).max())
         return Product.of(centers, offset, certified.unit_for(reach, self.points.dtype), self.points.dtype)
 
-    @cached_property
-    def bounds(self) -> Bounds:
+    def box(self) -> Bounds:
         empty = np.full(self.points.d, np.inf)
 
         def box(tasks: Iterable[Task]) -> Bounds:
@@ -63,24 +62,14 @@ class Blocks:
                     parts.append(Bounds(X.min(axis=0).astype(float), X.max(axis=0).astype(float), weight))
             return Bounds.merge(parts)
 
-        bounds = Bounds.merge(self.workers.map(box, self.tasks(1)))
-        check_span(bounds)
-        return bounds
+        return Bounds.merge(self.workers.map(box, self.tasks(1)))
 
-    @cached_property
-    def grid(self) -> Grid:
-        # The middle of the box serves to find the mean; the mean keeps outliers from costing precision.
-        bounds, dtype = self.bounds, self.points.dtype
-        middle = (bounds.low / 2 + bounds.high / 2).astype(dtype).astype(float)
-        first = Grid.around(bounds, middle)
-
+    def moments(self, grid: Grid) -> np.ndarray:
         def add(tasks: Iterable[Task]) -> np.ndarray:
             sums = np.zeros(Totals.columns(self.points.d, self.points.weights is not None), np.int64)
             for block, _ in tasks:
-                parts = quantize(block.X, block.weights, first, self.workers.scratch)
+                parts = quantize(block.X, block.weights, grid, self.workers.scratch)
                 sums += np.concatenate([part.sum(axis=0) for part in parts]).astype(np.int64)
             return sums
 
-        totals = np.sum(self.workers.map(add, self.tasks(1)), axis=0)[None, None]
-        mean = first.centroids(totals, middle)[0, 0].astype(dtype).astype(float)
-        return Grid.around(bounds, np.clip(mean, bounds.low, bounds.high))
+        return np.sum(self.workers.map(add, self.tasks(1)), axis=0)

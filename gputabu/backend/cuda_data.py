@@ -12,8 +12,8 @@ import numpy as np
 
 from gputabu.backend import kernels
 from gputabu.backend.device_points import DevicePoints
-from gputabu.points import LIMB, Bounds, Grid, Points, Totals, check_span, power
-from gputabu.validation import check_range
+from gputabu.backend.exact import Exact
+from gputabu.points import LIMB, Bounds, Grid, Points, Totals, power
 
 THREADS = 256
 #: Blocks per multiprocessor: enough to hide latency, few enough that private tables are written back seldom.
@@ -46,7 +46,7 @@ def on_device(method: Method) -> Method:
     return run  # type: ignore[return-value]
 
 
-class DeviceData:
+class DeviceData(Exact):
     """A data set on a GPU, and what is measured of it once."""
 
     def __init__(self, points: Points, device: int | None = None) -> None:
@@ -77,9 +77,8 @@ class DeviceData:
         with self.device, self.stream:
             return DevicePoints(self.points)
 
-    @cached_property
     @on_device
-    def bounds(self) -> Bounds:
+    def box(self) -> Bounds:
         d = self.points.d
         low, high = uploaded(d, NO_KEY), cupy.zeros(d, np.uint64)
         bad = cupy.zeros(1, np.int64)
@@ -89,25 +88,20 @@ class DeviceData:
         if int(bad.get()[0]):
             raise ValueError("X contains NaN or infinity; every value must be a finite number.")
         weight = 1.0 if self.points.weights is None else max(float(w.max()) for w in self.points.weights)
-        bounds = Bounds(_unsorted(low.get()), _unsorted(high.get()), weight)
-        check_range(float(bounds.low.min()), float(bounds.high.max()), "X")
-        check_span(bounds)
-        return bounds
+        if weight == 0:
+            nothing = np.full(d, np.inf)
+            return Bounds(nothing, -nothing, 0.0)
+        return Bounds(_unsorted(low.get()), _unsorted(high.get()), weight)
 
-    @cached_property
     @on_device
-    def grid(self) -> Grid:
-        bounds, dtype = self.bounds, self.points.dtype
-        middle = (bounds.low / 2 + bounds.high / 2).astype(dtype).astype(float)
-        first = Grid.around(bounds, middle)
+    def moments(self, grid: Grid) -> np.ndarray:
         totals = cupy.zeros(self.n_columns, np.int64)
-        offset, scale = cupy.asarray(middle), cupy.asarray(scales(first))
+        offset, scale = cupy.asarray(grid.offset), cupy.asarray(scales(grid))
         for chunk in self.chunks:
             self.launch("measure.cu", "total", self._columns(chunk), (
                 chunk.X, chunk.weights, offset, scale, totals, chunk.n, self.points.d,
-                float(power(LIMB - first.weight))))  # fmt: skip
-        mean = first.centroids(totals.get()[None, None], middle)[0, 0].astype(dtype).astype(float)
-        return Grid.around(bounds, np.clip(mean, bounds.low, bounds.high))
+                float(power(LIMB - grid.weight))))  # fmt: skip
+        return totals.get()
 
     @on_device
     def rows(self, indices: np.ndarray) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -16,8 +15,10 @@ from gputabu.backend.cuda_seeding import CudaSeeding
 from gputabu.backend.device_moves import DeviceMoves
 from gputabu.backend.device_pairs import DevicePairs
 from gputabu.backend.device_trials import DeviceTrials
-from gputabu.backend.ops import Assigned, Descended, Descending, Explored, Improved, Lot, Orders, Surveyed, Tried
-from gputabu.points import LIMB, Grid, from_limbs, power, spread_exponent
+from gputabu.backend.exact import FAR, Seen
+from gputabu.backend.ops import Assigned, Explored, Lot, Orders, Tried
+from gputabu.backend.reductions import NOBODY
+from gputabu.points import LIMB, power
 
 #: Coordinates up to which a point is held in registers.
 REGISTER_D = 32
@@ -31,12 +32,6 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
     """A data set on a GPU. See `gputabu.backend.ops.Ops` for what each operation promises."""
 
     name = "cuda"
-
-    @cached_property
-    @on_device
-    def scatter(self) -> float:
-        labels = cupy.zeros((1, self.points.n), np.int32)
-        return float(self.objective(self.grid.offset[None, None], labels)[0])
 
     @on_device
     def blank(self, restarts: int) -> Any:
@@ -63,12 +58,6 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         self._relabel(centers, labels, totals, changed, self.grid.offset)
         return Assigned(totals.get(), changed.get())
 
-    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
-        return None
-
-    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
-        return None
-
     @on_device
     def label(self, centers: np.ndarray) -> Any:
         r, _, d = centers.shape
@@ -80,7 +69,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return labels
 
     @on_device
-    def survey(self, centers: np.ndarray, labels: Any, tabu: np.ndarray, shared: bool, best: int) -> Surveyed:
+    def seen(self, centers: np.ndarray, labels: Any, tabu: np.ndarray, shared: bool, best: int) -> Seen:
         r, k, _ = centers.shape
         n = self.points.n
         where = cupy.asarray(np.ascontiguousarray(centers))
@@ -96,17 +85,18 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
             inside = (owners.get() == np.arange(k)[:, None]) & (tabu >= 0)
             if self.points.weights is not None:
                 inside &= self.points.weights_at(tabu) > 0
-        index = np.empty((r, k, best), np.int64)
-        bar, cost = None, None
+        value, index = np.empty((r, k, best), np.uint64), np.empty((r, k, best), np.int64)
+        bar, limbs = None, None
         for i in range(best):  # the runners-up by further surveys, each above the last
             costs, keys = cupy.zeros((r, 3), np.int64), filled((r, k), NO_KEY)
             self._survey(where, labels, self.grid.cost, self.grid.square, costs, keys, stamps, age, bar)
             found = keys.get()
+            value[..., i] = np.where(found == NO_KEY, NOBODY, found >> np.uint64(32))
             index[..., i] = np.where(found == NO_KEY, -1, (found & np.uint64(0xFFFFFFFF)).astype(np.int64))
-            cost = from_limbs(*costs.get().T, exponents=self.grid.cost) if cost is None else cost
+            limbs = costs.get().T if limbs is None else limbs
             bar = keys
-        assert cost is not None
-        return Surveyed(cost, index, inside)
+        assert limbs is not None
+        return Seen(limbs, value, index, inside)
 
     @on_device
     def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
@@ -126,44 +116,49 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return self.labellings.adopt(labels, best, lot, chosen, better)
 
     @on_device
-    def objective(self, centers: np.ndarray, labels: Any) -> np.ndarray:
-        cost = Grid.around(self.bounds.joined(centers), self.grid.offset).cost
-        costs = cupy.zeros((len(centers), 3), np.int64)
-        where = cupy.asarray(np.ascontiguousarray(centers))
-        self._survey(where, labels, cost, self.grid.square, costs)
-        return from_limbs(*costs.get().T, exponents=cost)
+    def trial_changes(self, labels: Any, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+        change, prints = self.labellings.draw(labels, lot)
+        return change.get(), prints.get()
 
     @on_device
-    def spreads(self, centers: np.ndarray, labels: Any) -> np.ndarray:
+    def costs(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
+        costs = cupy.zeros((len(centers), 3), np.int64)
+        where = cupy.asarray(np.ascontiguousarray(centers))
+        self._survey(where, labels, exponent, self.grid.square, costs)
+        return costs.get().T
+
+    @on_device
+    def lengths(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
         r, k, d = centers.shape
-        reach = spread_exponent(Grid.around(self.bounds.joined(centers), self.grid.offset))
         where, sums = cupy.asarray(np.ascontiguousarray(centers)), cupy.zeros((2, r, k), np.int64)
         for chunk in self.chunks:
             self.launch("measure.cu", "spreads", self.spread(r * chunk.n), (
                 chunk.X, chunk.weights, where, labels, sums, chunk.n, chunk.start, self.points.n, r, k, d,
-                float(power(LIMB - reach))))  # fmt: skip
-        return from_limbs(*sums.get(), exponents=reach)
+                float(power(LIMB - exponent))))  # fmt: skip
+        return sums.get()
 
     @on_device
-    def farthest(self, centers: np.ndarray, labels: Any, restart: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-        scale = float(power(100 - Grid.around(self.bounds.joined(centers), self.grid.offset).square))
+    def far(self, centers: np.ndarray, labels: Any, restart: int, count: int, scale: int) -> np.ndarray:
         where = cupy.asarray(np.ascontiguousarray(centers))
-        bar, rows = 2**64 - 1, []
+        bar, keys = 2**64 - 1, []
         for _ in range(count):
             key = cupy.zeros(1, np.uint64)
             for chunk in self.chunks:
                 self.launch("measure.cu", "farthest", self.spread(chunk.n), (
                     chunk.X, chunk.weights, where, labels[restart], key, chunk.n, chunk.start, 0,
-                    self.points.d, scale, 2.0**20, bar))  # fmt: skip
+                    self.points.d, float(power(scale)), 2.0**20, bar))  # fmt: skip
             bar = int(key.get()[0])
             if bar == 0:
                 break
-            rows.append(0xFFFFFFFF - (bar & 0xFFFFFFFF))
-        found = np.array(rows, np.int64)
-        return found, self._labels_of(labels, restart, found)
+            keys.append(bar)
+        key, found = np.array(keys, np.uint64), np.empty(len(keys), FAR)
+        found["value"] = (key >> np.uint64(32)).astype(np.uint32).view(np.float32)
+        found["row"] = 0xFFFFFFFF - (key & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        found["owner"] = self._labels_of(labels, restart, found["row"].copy())
+        return found
 
     @on_device
-    def closest(self, centers: np.ndarray) -> np.ndarray:
+    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         k = len(centers)
         where = cupy.asarray(np.ascontiguousarray(centers))
         least, row = filled(k, NO_KEY), filled(k, NO_KEY)
@@ -172,7 +167,8 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
                 self.launch("measure.cu", "closest", self.spread(chunk.n * k), (
                     chunk.X, chunk.weights, where, least, row, chunk.n, chunk.start, k,
                     self.points.d, phase))  # fmt: skip
-        return row.get().astype(np.int64)
+        bits = least.get()
+        return np.where(bits == NO_KEY, np.inf, bits.view(np.float64)), row.get().astype(np.int64)
 
     @on_device
     def distances(self, centers: np.ndarray) -> Any:

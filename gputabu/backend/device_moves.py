@@ -40,16 +40,9 @@ class DeviceMoves(DeviceData):
         place, pair = place[order], pair[order]
         return Moves(place // n, place % n, pair[:, 0], pair[:, 1])
 
-    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: Any, moves: Moves) -> np.ndarray:
-        weights = None if self.points.weights is None else self.points.weights_at(moves.row)
-        slack = moving.slack(self.bounds)
-        made = moves.some(moving.walk(self.grid, slack, self.rows(moves.row), weights, moves, centers, totals))
-        self._relabel_some(labels, made)
-        return np.bincount(made.restart, minlength=len(centers))
-
     @on_device
-    def _relabel_some(self, labels: Any, made: Moves) -> None:
-        """Apart from `shift`: what runs out of memory begins again."""
-        where = cupy.asarray(made.restart * self.points.n + made.row)
-        self.launch("hartigan.cu", "relabel", self.spread(len(made)), (
-            labels, where, cupy.asarray(made.target), len(made)))  # fmt: skip
+    def put(self, labels: Any, moves: Moves) -> None:
+        if len(moves):
+            where = cupy.asarray(moves.restart * self.points.n + moves.row)
+            self.launch("hartigan.cu", "relabel", self.spread(len(moves)), (
+                labels, where, cupy.asarray(moves.target), len(moves)))  # fmt: skip

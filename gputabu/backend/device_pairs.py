@@ -9,8 +9,8 @@ import numpy as np
 
 from gputabu.backend import pairing
 from gputabu.backend.cuda_data import DeviceData, on_device, scales
-from gputabu.backend.ops import Pairs, Roamed, Roaming, Settled
-from gputabu.points import LIMB, from_limbs, power
+from gputabu.backend.ops import Assigned, Pairs
+from gputabu.points import LIMB, power
 
 
 class DevicePairs(DeviceData):
@@ -33,7 +33,9 @@ class DevicePairs(DeviceData):
         return held
 
     @on_device
-    def settle(self, pairs: Pairs, labels: Any, mass: np.ndarray | None, who: np.ndarray) -> Settled:
+    def settled(
+        self, pairs: Pairs, labels: Any, mass: np.ndarray | None, who: np.ndarray
+    ) -> tuple[Assigned, np.ndarray]:
         (r, k, d), which, cost = pairs.at.shape, np.flatnonzero(who), self.grid.cost
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
         costs, weighed = (
@@ -47,10 +49,10 @@ class DevicePairs(DeviceData):
                 chunk.X, chunk.weights, weighed, some, pairs.first, pairs.second, pairs.near, pairs.far, labels, totals,
                 changed, costs, origin, scale, chunk.n, chunk.start, self.points.n, k, d, self.n_columns, heavy,
                 to_limbs))  # fmt: skip
-        return Settled(totals.get(), changed.get(), from_limbs(*costs.get().T, exponents=cost))
+        return Assigned(totals.get(), changed.get()), costs.get().T
 
     @on_device
-    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
+    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
         (r, t, d), k = candidates.shape, pairs.at.shape[1]
         where = cupy.asarray(np.ascontiguousarray(candidates))
         loss, change = cupy.zeros((r, k, 3), np.int64), cupy.zeros((r, t, k + 1, 3), np.int64)
@@ -58,7 +60,4 @@ class DevicePairs(DeviceData):
             self.launch("relocation.cu", "swap_gains", self.spread(r * chunk.n), (
                 chunk.X, chunk.weights, where, pairs.first, pairs.near, pairs.far, loss, change, chunk.n, chunk.start,
                 self.points.n, r, t, k, d, float(power(LIMB - self.grid.cost))))  # fmt: skip
-        return pairing.swapped(loss.get(), change.get(), self.grid.cost)
-
-    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
-        return None
+        return loss.get(), change.get()

@@ -30,20 +30,26 @@ class DeviceTrials:
         self.offset, self.scale, self.high, self.low = (cupy.asarray(np.asarray(a, np.float64)) for a in arrays)
         self.weight_scale = float(power(LIMB - grid.weight))
 
-    def evaluate(self, labels: Any, totals: np.ndarray, lot: Lot) -> Tried:
-        ops, t = self.ops, lot.n_trials
-        r, k, c = totals.shape
-        restarts, held = cupy.asarray(lot.restarts), cupy.asarray(np.ascontiguousarray(totals))
+    def draw(self, labels: Any, lot: Lot) -> tuple[Any, Any]:
+        """What each trial changes, on the device: totals (R, T, K, C) and prints (R, T, 2)."""
+        ops, r, t, k = self.ops, len(lot.restarts), lot.n_trials, lot.k
+        restarts, c = cupy.asarray(lot.restarts), ops.n_columns
         change, prints = cupy.zeros((r, t, k, c), np.int64), cupy.zeros((r, t, 2), np.uint64)
-        explained = cupy.empty((r, t), np.float64)
         table = 8 * t * (k * c + 2)
         private = table <= ops.shared_limit
         for chunk in ops.chunks:
             blocks = max(1, min(-(-chunk.n // (QUAD * THREADS)), -(-ops.blocks // r)))
             ops.launch("reassign.cu", "try_labels", (r * blocks,), (
                 chunk.X, chunk.weights, labels, restarts, self.offset, self.scale, change, prints, lot.seed, lot.step,
-                lot.limit, chunk.n, chunk.start, ops.points.n, k, ops.points.d, t, blocks, self.weight_scale,
-                int(private)), private * table)  # fmt: skip
+                lot.limit, chunk.n, chunk.start, ops.points.n, lot.first, lot.pitch(ops.points.n) // QUAD, k,
+                ops.points.d, t, blocks, self.weight_scale, int(private)), private * table)  # fmt: skip
+        return change, prints
+
+    def evaluate(self, labels: Any, totals: np.ndarray, lot: Lot) -> Tried:
+        ops, t = self.ops, lot.n_trials
+        r, k, _ = totals.shape
+        held, explained = cupy.asarray(np.ascontiguousarray(totals)), cupy.empty((r, t), np.float64)
+        change, prints = self.draw(labels, lot)
         e = ops.grid.weight
         ops.launch("reassign.cu", "explain", (r * t,), (
             change, held, self.high, self.low, explained, float(power(e - LIMB)), float(power(e - 2 * LIMB)), k,
@@ -59,6 +65,6 @@ class DeviceTrials:
         for chunk in ops.chunks:
             ops.launch("reassign.cu", "adopt", ops.spread(r * -(-chunk.n // QUAD)), (
                 chunk.X, chunk.weights, labels, best, given, restarts, which, noted, self.offset, self.scale, totals,
-                changed, lot.seed, lot.step, lot.limit, chunk.n, chunk.start, ops.points.n, r, lot.k, ops.points.d,
-                self.weight_scale))  # fmt: skip
+                changed, lot.seed, lot.step, lot.limit, chunk.n, chunk.start, ops.points.n, lot.first,
+                lot.pitch(ops.points.n) // QUAD, r, lot.k, ops.points.d, self.weight_scale))  # fmt: skip
         return Assigned(totals.get(), changed.get())

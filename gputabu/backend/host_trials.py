@@ -32,8 +32,30 @@ def evaluate(ops: NumpyOps, labels: np.ndarray, totals: np.ndarray, lot: Lot) ->
     grid, scatter = ops.grid, ops.scatter
     tried = ops.workers.scratch("tried", (r, t, k, c), np.int64)
     tried[...] = totals[:, None]
-    prints = np.zeros((r, t, 2), np.uint64)
+    prints = _draw(ops, labels, lot, tried)
     cost = np.empty((r, t))
+
+    def judge(groups: Iterable[slice]) -> None:
+        for some in groups:
+            np.subtract(scatter, grid.explained(tried[some]), out=cost[some])
+
+    group = max(1, JUDGED // (t * k * c))
+    ops.workers.map(judge, [slice(a, a + group) for a in range(0, r, group)])
+    return Tried(np.maximum(cost, 0.0, out=cost), prints)
+
+
+def changes(ops: NumpyOps, labels: np.ndarray, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+    """See `Exact.trial_changes`."""
+    columns = Totals.columns(ops.points.d, ops.points.weights is not None)
+    change = np.zeros((len(labels), lot.n_trials, lot.k, columns), np.int64)
+    ops.grid  # noqa: B018 (made by the workers, and so not from within them)
+    return change, _draw(ops, labels, lot, change)
+
+
+def _draw(ops: NumpyOps, labels: np.ndarray, lot: Lot, tried: np.ndarray) -> np.ndarray:
+    """Add what the trials change to `tried` (R, T, K, C); returns what they change in the print."""
+    r, t = tried.shape[:2]
+    prints = np.zeros((r, t, 2), np.uint64)
     lock = threading.Lock()
 
     def draw(tasks: Iterable[Task]) -> None:
@@ -43,14 +65,8 @@ def evaluate(ops: NumpyOps, labels: np.ndarray, totals: np.ndarray, lot: Lot) ->
                 tried[some] += sums
                 prints[some] += words
 
-    def judge(groups: Iterable[slice]) -> None:
-        for some in groups:
-            np.subtract(scatter, grid.explained(tried[some]), out=cost[some])
-
     ops.workers.map(draw, ops.tasks(r, SHARE * t))
-    group = max(1, JUDGED // (t * k * c))
-    ops.workers.map(judge, [slice(a, a + group) for a in range(0, r, group)])
-    return Tried(np.maximum(cost, 0.0, out=cost), prints)
+    return prints
 
 
 def adopt(
@@ -99,7 +115,7 @@ def _trial_changes(
     sums = _sums(ops, block, slot, point, old, new, r * t, k)
     # In the order of slots, prints are differences of one running sum: modulo 2^64 nothing is lost.
     steps, ends = (new - old).astype(np.uint64), np.searchsorted(slot, np.arange(r * t + 1))
-    factors = draws.words(lot.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * block.start).reshape(n, 2)
+    factors = draws.words(lot.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * (lot.first + block.start)).reshape(n, 2)
     prints, running = np.empty((r * t, 2), np.uint64), np.zeros(len(slot) + 1, np.uint64)
     for i in (0, 1):
         np.cumsum(factors[:, i][point] * steps, out=running[1:])
@@ -119,7 +135,7 @@ def _adopted(
     pitch = lot.pitch(ops.points.n)
     words = ops.workers.scratch("words", (len(moved), n), np.uint64)
     for row, one in zip(words, moved, strict=True):
-        row[:] = _words(lot, some.start + one, int(chosen[one]) * pitch + block.start, n)
+        row[:] = _words(lot, some.start + one, int(chosen[one]) * pitch + lot.first + block.start, n)
     i, point = np.nonzero(words >= np.uint64(lot.limit))
     restart = moved[i]
     old = held[restart, point]
@@ -131,14 +147,14 @@ def _adopted(
 def _all_words(ops: NumpyOps, block: Block, lot: Lot, some: slice) -> np.ndarray:
     """The words of a block's points in all trials of some restarts: (R', T, n), or more where that is one stretch."""
     n, t, pitch = len(block.X), lot.n_trials, lot.pitch(ops.points.n)
-    whole = n == ops.points.n
+    whole = n == ops.points.n and lot.total is None
     words = ops.workers.scratch("words", (some.stop - some.start, t, pitch if whole else n), np.uint64)
     for mine, restart in zip(words, range(some.start, some.stop), strict=True):
         if whole:
             mine.ravel()[:] = _words(lot, restart, 0, t * pitch)
         else:
             for trial in range(t):
-                mine[trial] = _words(lot, restart, trial * pitch + block.start, n)
+                mine[trial] = _words(lot, restart, trial * pitch + lot.first + block.start, n)
     return words
 
 

@@ -29,7 +29,6 @@ from gputabu.backend.ops import (
     Pairs,
     Roamed,
     Roaming,
-    Settled,
 )
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
@@ -104,7 +103,7 @@ class NumbaOps(NumpyOps):
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
-        if self.few(r, k):
+        if k == 1 or self.few(r, k):
             return super().label(centers)
         labels = self.blank(r)
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
@@ -136,16 +135,14 @@ class NumbaOps(NumpyOps):
         self.workers.map(look, self.pieces())
         return self._listed(labels, target)
 
-    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray, moves: Moves) -> np.ndarray:
+    def walk(self, X: np.ndarray, moves: Moves, centers: np.ndarray, totals: np.ndarray) -> np.ndarray:
         weights = np.empty(0) if self.points.weights is None else self.points.weights_at(moves.row)
         mass, made = moving.masses(self.grid, totals), np.empty(len(moves), np.bool_)
         kernels.walk_moves(
-            self.rows(moves.row), weights, moves.restart, moves.source, moves.target, centers, totals, mass,
-            moving.slack(self.bounds), self.scales, self.desk(1).term, made,
+            X, weights, moves.restart, moves.source, moves.target, centers, totals, mass, moving.slack(self.bounds),
+            self.scales, self.desk(1).term, made,
         )  # fmt: skip
-        done = moves.some(made)
-        labels[done.restart, done.row] = done.target
-        return np.bincount(done.restart, minlength=len(centers))
+        return made
 
     # -- seeding ---------------------------------------------------------------------------------
 
@@ -210,11 +207,13 @@ class NumbaOps(NumpyOps):
         numba_pairing.update(self, centers, held)
         return held
 
-    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
+    def settled(
+        self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
+    ) -> tuple[Assigned, np.ndarray]:
         return numba_pairing.settle(self, pairs, labels, mass, who)
 
-    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
-        return numba_pairing.gains(self, candidates, pairs)
+    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+        return numba_pairing.swaps(self, candidates, pairs)
 
     def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         return numba_pairing.roam(self, centers, orders)

@@ -12,9 +12,9 @@ from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import pairing
 from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
 from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, small
-from gputabu.backend.ops import Pairs, Roamed, Roaming, Settled
+from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
-from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block, from_limbs
+from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
 from gputabu.results import Stop
 
 if TYPE_CHECKING:
@@ -52,8 +52,10 @@ def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
     held.at[...] = centers
 
 
-def settle(ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
-    """See `Ops.settle`."""
+def settle(
+    ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
+) -> tuple[Assigned, np.ndarray]:
+    """See `Exact.settled`."""
     r, k, _ = pairs.at.shape
     scales, nearest = ops.scales, mass is None
     masses = np.zeros((r, 2, k)) if mass is None else np.ascontiguousarray(mass)
@@ -70,11 +72,11 @@ def settle(ops: NumbaOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | N
 
     parts = ops.workers.map(relabel, ops.pieces())
     totals, changed, costs = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
-    return Settled(totals, changed, from_limbs(*costs.T, exponents=ops.grid.cost))
+    return Assigned(totals, changed), costs.T
 
 
-def gains(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """See `Ops.swap_gains`."""
+def swaps(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """See `Exact.swaps`."""
     (r, t, _), k = candidates.shape, pairs.at.shape[1]
     candidates, to_limbs = np.ascontiguousarray(candidates), ops.scales.cost[0]
     twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
@@ -87,7 +89,7 @@ def gains(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
 
     parts = ops.workers.map(add, ops.pieces())
     loss, change = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
-    return pairing.swapped(loss, change, ops.grid.cost)
+    return loss, change
 
 
 def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:

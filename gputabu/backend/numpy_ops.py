@@ -2,42 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Iterable
 
 import numpy as np
 
 from gputabu.backend import canonical, certified, host_trials, moving, pairing
 from gputabu.backend.blocks import Task
-from gputabu.backend.ops import (
-    Assigned,
-    Descended,
-    Descending,
-    Explored,
-    Improved,
-    Lot,
-    Moves,
-    Orders,
-    Pairs,
-    Roamed,
-    Roaming,
-    Settled,
-    Surveyed,
-    Tried,
-)
+from gputabu.backend.exact import FAR, Seen, farthest, nearest
+from gputabu.backend.ops import Assigned, Lot, Moves, Pairs, Tried
 from gputabu.backend.reductions import NO_KEY, Least, cluster_sums, keys_of, quantize
 from gputabu.backend.seeding_ops import SeedingOps
-from gputabu.points import Block, Grid, Totals, from_limbs, limbs, spread_exponent
+from gputabu.points import Block, Totals, limbs
 
 
 class NumpyOps(SeedingOps):
     """A data set on the host. See `gputabu.backend.ops.Ops` for what each operation promises."""
 
     name = "numpy"
-
-    @cached_property
-    def scatter(self) -> float:
-        return float(self.objective(self.grid.offset[None, None], np.zeros((1, self.points.n), np.int32))[0])
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return self.points.rows(indices)
@@ -75,7 +56,7 @@ class NumpyOps(SeedingOps):
                 changed[some] += counts
         return Assigned(totals, changed)
 
-    def survey(self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int) -> Surveyed:
+    def seen(self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int) -> Seen:
         r, k, _ = centers.shape
         restart = np.arange(r)[:, None, None]
         inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
@@ -87,15 +68,13 @@ class NumpyOps(SeedingOps):
         forbidden[barred] = True
         least = Least((r, k, best))
         sums = self._own_distances(centers, labels, self.grid.cost, least, forbidden)
-        return Surveyed(from_limbs(*sums, exponents=self.grid.cost), least.rows(), inside)
+        return Seen(sums, *least.found(), inside)
 
-    def objective(self, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        cost = Grid.around(self.bounds.joined(centers), self.grid.offset).cost
-        return from_limbs(*self._own_distances(centers, labels, cost), exponents=cost)
+    def costs(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+        return self._own_distances(centers, labels, exponent)
 
-    def spreads(self, centers: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def lengths(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
         r, k, d = centers.shape
-        reach = spread_exponent(Grid.around(self.bounds.joined(centers), self.grid.offset))
         flat = centers.reshape(r * k, d)
 
         def add(tasks: Iterable[Task]) -> np.ndarray:
@@ -105,21 +84,15 @@ class NumpyOps(SeedingOps):
                 lengths = np.sqrt(canonical.to_own_center(block.X, flat, owner, self.workers.scratch))
                 if block.weights is not None:
                     np.multiply(lengths, block.weights, out=lengths)
-                for limb, values in enumerate(limbs(lengths, reach, 2)):  # below 2^53 in a block: exact
+                for limb, values in enumerate(limbs(lengths, exponent, 2)):  # below 2^53 in a block: exact
                     sums[limb] += np.bincount(owner.ravel(), values.ravel(), minlength=r * k).astype(np.int64)
             return sums
 
-        totals = np.sum(self.workers.map(add, self.tasks(r, k)), axis=0)
-        return from_limbs(*totals, exponents=reach).reshape(r, k)
+        return np.sum(self.workers.map(add, self.tasks(r, k)), axis=0).reshape(2, r, k)
 
-    def farthest(
-        self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        scale = 100 - Grid.around(self.bounds.joined(centers), self.grid.offset).square
-        nothing = np.empty(0, [("value", np.float32), ("row", np.int64)])
-
+    def far(self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int, scale: int) -> np.ndarray:
         def look(tasks: Iterable[Task]) -> np.ndarray:
-            kept = nothing
+            kept = np.empty(0, FAR)
             for block, _ in tasks:
                 owner = labels[restart : restart + 1, block.rows].astype(np.intp)
                 squares = canonical.to_own_center(block.X, centers, owner, self.workers.scratch)[0]
@@ -128,16 +101,15 @@ class NumpyOps(SeedingOps):
                 if block.weights is not None:
                     values[block.weights == 0] = 0
                 far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre
-                part = np.empty(len(far), nothing.dtype)
-                part["value"], part["row"] = values[far], block.start + far
-                kept = _farthest(np.concatenate([kept, part]), count)
+                part = np.empty(len(far), FAR)
+                part["value"], part["row"], part["owner"] = values[far], block.start + far, owner[0, far]
+                kept = farthest(np.concatenate([kept, part]), count)
             return kept
 
         parts = self.workers.map(look, self.tasks(1, len(centers)))
-        rows = _farthest(np.concatenate(parts), count)["row"]
-        return rows, labels[restart, rows]
+        return farthest(np.concatenate(parts), count)
 
-    def closest(self, centers: np.ndarray) -> np.ndarray:
+    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         def look(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
             value, row = np.full(len(centers), np.inf), np.zeros(len(centers), np.int64)
             for block, _ in tasks:
@@ -151,14 +123,7 @@ class NumpyOps(SeedingOps):
             return value, row
 
         parts = self.workers.map(look, self.tasks(1, len(centers)))
-        values, rows = (np.array(side) for side in zip(*parts, strict=True))
-        return rows[np.lexsort((rows, values), axis=0)[0], np.arange(len(centers))]
-
-    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
-        return None
-
-    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
-        return None
+        return nearest(*zip(*parts, strict=True))
 
     def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
         r, k, _ = centers.shape
@@ -176,12 +141,8 @@ class NumpyOps(SeedingOps):
         self.workers.map(look, self.tasks(r, k))
         return self._listed(labels, target)
 
-    def shift(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray, moves: Moves) -> np.ndarray:
-        weights = None if self.points.weights is None else self.points.weights_at(moves.row)
-        slack = moving.slack(self.bounds)
-        made = moves.some(moving.walk(self.grid, slack, self.rows(moves.row), weights, moves, centers, totals))
-        labels[made.restart, made.row] = made.target
-        return np.bincount(made.restart, minlength=len(centers))
+    def put(self, labels: np.ndarray, moves: Moves) -> None:
+        labels[moves.restart, moves.row] = moves.target
 
     @staticmethod
     def _listed(labels: np.ndarray, target: np.ndarray) -> Moves:
@@ -189,32 +150,33 @@ class NumpyOps(SeedingOps):
         restart, row = np.nonzero(target >= 0)
         return Moves(restart, row, labels[restart, row], target[restart, row])
 
-    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
-        return None
-
     def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
         held = pairing.empty(len(centers), self.points.n, *centers.shape[1:]) if held is None else held
         pairing.update(self, centers, held)
         return held
 
-    def settle(self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
+    def settled(
+        self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
+    ) -> tuple[Assigned, np.ndarray]:
         return pairing.settle(self, pairs, labels, mass, who)
 
-    def swap_gains(self, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
-        return pairing.gains(self, candidates, pairs)
-
-    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
-        return None
+    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+        return pairing.swaps(self, candidates, pairs)
 
     def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:
         return host_trials.evaluate(self, labels, totals, lot)
+
+    def trial_changes(self, labels: np.ndarray, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+        return host_trials.changes(self, labels, lot)
 
     def adopt(self, labels: np.ndarray, best: np.ndarray, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
         return host_trials.adopt(self, labels, best, lot, chosen, better)
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
-        labels = np.empty((r, self.points.n), np.int32)
+        labels = np.zeros((r, self.points.n), np.int32)
+        if k == 1:
+            return labels
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
         fast = self.product(centers, middle)
 
@@ -299,9 +261,3 @@ class NumpyOps(SeedingOps):
             if least is not None and mine is not None:
                 least.merge(mine)
         return np.sum([sums for sums, _ in parts], axis=0)
-
-
-def _farthest(found: np.ndarray, count: int) -> np.ndarray:
-    """The `count` entries of the largest value, largest first; the lowest row on ties."""
-    order = np.lexsort((found["row"], -found["value"]))
-    return found[order[:count]]

@@ -104,9 +104,11 @@ class Lot:
     n_trials: int
     limit: int
     given: np.ndarray | None = None  # (N,) int32: this is the only trial, and nothing is drawn
+    total: int | None = None  # N, where a backend holds only a part of the points,
+    first: int = 0  # which begins with this row
 
     def pitch(self, n: int) -> int:
-        return -(-n // BLOCK) * BLOCK
+        return -(-(self.total or n) // BLOCK) * BLOCK
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Moves:
     def __len__(self) -> int:
         return len(self.row)
 
-    def some(self, chosen: np.ndarray) -> Moves:
+    def some(self, chosen: np.ndarray | slice) -> Moves:
         return Moves(self.restart[chosen], self.row[chosen], self.source[chosen], self.target[chosen])
 
 

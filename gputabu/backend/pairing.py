@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gputabu.backend import canonical
-from gputabu.backend.blocks import Task
-from gputabu.backend.ops import Pairs, Settled
+from gputabu.backend.ops import Assigned, Pairs
 from gputabu.points import Block, Totals, from_limbs, limbs
 from gputabu.results import NOISE
 
 if TYPE_CHECKING:
+    from gputabu.backend.blocks import Task
     from gputabu.backend.numpy_ops import NumpyOps
 
 
@@ -60,8 +60,10 @@ def update(ops: NumpyOps, centers: np.ndarray, held: Pairs) -> None:
     held.at[stale] = centers[stale]
 
 
-def settle(ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray) -> Settled:
-    """See `Ops.settle`."""
+def settle(
+    ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
+) -> tuple[Assigned, np.ndarray]:
+    """See `Exact.settled`."""
     r, k, d = pairs.at.shape
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
     changed, costs = np.zeros(r, np.int64), np.zeros((3, r), np.int64)
@@ -89,7 +91,7 @@ def settle(ops: NumpyOps, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | N
             totals[restart] += sums
             changed[restart] += count
             costs[:, restart] += cost
-    return Settled(totals, changed, from_limbs(*costs, exponents=ops.grid.cost))
+    return Assigned(totals, changed), costs
 
 
 def _stays(block: Block, pairs: Pairs, old: np.ndarray, mass: np.ndarray, r: int) -> np.ndarray:
@@ -109,8 +111,8 @@ def _stays(block: Block, pairs: Pairs, old: np.ndarray, mass: np.ndarray, r: int
     return np.where((inner | (old == second)) & (weight > 0), kept, first)
 
 
-def gains(ops: NumpyOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
-    """See `Ops.swap_gains`."""
+def swaps(ops: NumpyOps, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """See `Exact.swaps`."""
     (r, t, _), k, cost = candidates.shape, pairs.at.shape[1], ops.grid.cost
 
     def add(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
@@ -131,7 +133,7 @@ def gains(ops: NumpyOps, candidates: np.ndarray, pairs: Pairs) -> np.ndarray:
         return loss, change
 
     loss, change = (np.sum(side, axis=0) for side in zip(*ops.workers.map(add, ops.tasks(r, t)), strict=True))
-    return swapped(loss.reshape(r, k, 3), change.reshape(r, t, k + 1, 3), cost)
+    return loss.reshape(r, k, 3), change.reshape(r, t, k + 1, 3)
 
 
 def swapped(loss: np.ndarray, change: np.ndarray, cost: int) -> np.ndarray:

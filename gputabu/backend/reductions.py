@@ -12,6 +12,8 @@ from gputabu.points import LIMB, Grid, limbs, power
 
 #: The key of no point: above that of any point.
 NO_KEY = np.uint64(2**64 - 1)
+#: The value of no point in `Seen`: above that of any point.
+NOBODY = np.uint64(2**32)
 #: Which 32-bit half of a 64-bit word is the high one.
 HIGH = 1 if sys.byteorder == "little" else 0
 
@@ -121,25 +123,23 @@ class Least:
             held = self.held(span)
             held[...] = np.sort(np.concatenate([held, keys], axis=-1), axis=-1)[..., :m]
 
-    def rows(self) -> np.ndarray:
-        """(R, K, M) row numbers, -1 where there is no point."""
+    def found(self) -> tuple[np.ndarray, np.ndarray]:
+        """The bits of the values, (R, K, M) uint64, and row numbers; NOBODY and -1 where there is no point."""
         low = np.uint64(0xFFFFFFFF)
-        value = np.stack([self.spans[span] >> np.uint64(32) for span in sorted(self.spans)], axis=-2)
-        rows = np.stack(
-            [
-                np.where(keys == NO_KEY, -1, (keys & low).astype(np.int64) + span)
-                for span, keys in sorted(self.spans.items())
-            ],
-            axis=-2,
-        )  # (R, K, S, M)
-        if rows.shape[-2] == 1:
-            return rows[..., 0, :]
-        # A stable sort of ascending spans leaves the lowest row first among equals.
-        value, rows = value.reshape(*value.shape[:2], -1), rows.reshape(*rows.shape[:2], -1)
-        order = np.argsort(value, axis=-1, kind="stable")[..., : self.shape[-1]]
-        return np.take_along_axis(rows, order, axis=-1)
+        value, rows = [], []
+        for span, keys in sorted(self.spans.items()):
+            none = keys == NO_KEY
+            value.append(np.where(none, NOBODY, keys >> np.uint64(32)))
+            rows.append(np.where(none, -1, (keys & low).astype(np.int64) + span))
+        return least(np.concatenate(value, axis=-1), np.concatenate(rows, axis=-1), self.shape[-1])
 
     def held(self, span: int) -> np.ndarray:
         if span not in self.spans:
             self.spans[span] = np.full(self.shape, NO_KEY)
         return self.spans[span]
+
+
+def least(value: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` least along the last axis, of entries whose rows ascend among equals: values, rows."""
+    order = np.argsort(value, axis=-1, kind="stable")[..., :count]
+    return np.take_along_axis(value, order, axis=-1), np.take_along_axis(rows, order, axis=-1)

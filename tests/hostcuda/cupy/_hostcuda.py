@@ -65,6 +65,11 @@ attributes = {  # of every device; a test may change them
 }  # fmt: skip
 
 
+def used(device):
+    """Bytes alive on a device. Of a copy: other threads may allocate meanwhile."""
+    return sum(size for size, where in list(live.values()) if where == device)
+
+
 def stats():
     """The counts as in JSON. `launches` were asked for one by one; a graph's are in its kernels only."""
     found = copy.deepcopy(vars(counts))

@@ -43,8 +43,7 @@ class Device:
 
     @property
     def mem_info(self):
-        used = sum(size for size, device in _hostcuda.live.values() if device == self.id)
-        return (_hostcuda.settings.memory - used, _hostcuda.settings.memory)
+        return (_hostcuda.settings.memory - _hostcuda.used(self.id), _hostcuda.settings.memory)
 
     @property
     def compute_capability(self):

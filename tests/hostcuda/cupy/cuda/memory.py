@@ -32,7 +32,7 @@ class Memory:
             return
         settings = _hostcuda.settings
         rounded = -(-size // UNIT) * UNIT
-        used = sum(size for size, device in _hostcuda.live.values() if device == self.device_id)
+        used = _hostcuda.used(self.device_id)
         _hostcuda.counts.allocations += 1
         bound = min(settings.memory, _limit or settings.memory)
         if _hostcuda.planned("fail_allocation") or used + rounded > bound:
@@ -85,7 +85,7 @@ class MemoryPool:
         pass
 
     def used_bytes(self):
-        return sum(size for size, device in _hostcuda.live.values() if device == _device.current())
+        return _hostcuda.used(_device.current())
 
     total_bytes = used_bytes
 
