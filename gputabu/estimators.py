@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gputabu import lloyd, quantized, reassignment, relocation
 from gputabu.backend import Devices, admit, hold, on_gpu, returned, to_numpy
+from gputabu.files import labels_file, written
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
+from gputabu.sources import is_source
 from gputabu.validation import check_choice, check_int, check_n_clusters
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
+#: Labels that are looked at at a time.
+PIECE = 1 << 20
 
 
 class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
@@ -33,7 +39,11 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     backend: str
     device: Devices
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    # Where labels go is for the caller alone to say.
+    __metadata_request__fit = {"labels_out": UNUSED}  # noqa: RUF012
+    __metadata_request__predict = {"labels_out": UNUSED}  # noqa: RUF012
+
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, labels_out: Any = None) -> Self:
         """Find the clusters of `X`.
 
         Ctrl-C ends the search with the best clustering found so far; `stop_` then says so.
@@ -42,10 +52,13 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         ----------
         X : array-like of shape (n_samples, n_features)
             float32 and float64 are clustered as they are; float16 and integers are widened. An array on a
-            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays.
+            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays. The path of a file, or anything
+            else that `gputabu.chunked` reads, is not brought into memory.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
             Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+        labels_out : path or (n_samples,) array of int32 or int64, optional
+            Where to write `labels_`: an array, such as a memory map, or a .npy file that is made.
 
         Returns
         -------
@@ -55,24 +68,29 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         k = check_n_clusters(self.n_clusters, points.n)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
+        out = labels_file(labels_out, points.n)
         with shown(verbose):
             found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(found)
+        return self._store(replace(found, labels=written(to_numpy(found.labels), out)) if out is not None else found)
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any, *, labels_out: Any = None) -> np.ndarray:
         """The nearest cluster of every sample, the lowest number on ties.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
+        labels_out : path or (n_samples,) array of int32 or int64, optional
+            As for `fit`.
 
         Returns
         -------
         labels : ndarray of shape (n_samples,), int32
         """
         points = self._points(X)
+        out = labels_file(labels_out, points.n)
         with hold(points, self.backend, self.device) as ops:
-            return returned(ops.fetch(ops.label(self._centers()[None]), 0), points)
+            labels = ops.fetch(ops.label(self._centers()[None]), 0)
+            return returned(labels, points) if out is None else written(labels, out)
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distance of every sample to every centre.
@@ -124,7 +142,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = len(np.unique(to_numpy(found.labels)))
+        distinct = _count_distinct(to_numpy(found.labels), len(found.centers))
         if distinct < len(found.centers):
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
@@ -148,8 +166,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         return self._admit(X, sample_weight, reset=False)
 
     def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
-        """Check `X` as scikit-learn does; arrays on a GPU, which it cannot read, as it would."""
-        if not on_gpu(X):
+        """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
+        if not on_gpu(X) and not is_source(X):
             return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
         points = admit(X, sample_weight)
         if reset:
@@ -522,6 +540,14 @@ class KMeans(_Clusterer):
             backend=self.backend,
             device=self.device,
         )
+
+
+def _count_distinct(labels: np.ndarray, k: int) -> int:
+    """How many of K clusters have samples; labels may be in a file, and are looked at in pieces."""
+    seen = np.zeros(k, np.bool_)
+    for a in range(0, len(labels), PIECE):
+        seen[labels[a : a + PIECE]] = True
+    return int(seen.sum())
 
 
 def seed_of(random_state: Any) -> int:

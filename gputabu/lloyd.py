@@ -12,6 +12,7 @@ from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.ops import Descended, Descending, Labels, Ops
 from gputabu.backend.reductions import quantize
+from gputabu.files import labels_file
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
 from gputabu.reporting import log
@@ -48,12 +49,13 @@ def run(
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
+    labels_out: object = None,
 ) -> Clustering:
     """Cluster `X` by K-Means from one or more starts and return the best.
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, or Points
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
@@ -72,6 +74,8 @@ def run(
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    labels_out : path or (N,) array of int32 or int64, optional
+        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
 
     Returns
     -------
@@ -98,6 +102,7 @@ def run(
     check_real("tol", tol, 0)
     check_optional("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
+    out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
     with hold(points, backend, device) as ops, Interrupts() as interrupts:
         announce(points, k, numbers, ops.name)
@@ -110,7 +115,7 @@ def run(
             found = replace(found, centers=further(ops, found.centers, refine, interrupts))
             finished.append(finish(ops, found, batch))
             report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points)
+        return home(choose(finished, ops.name, interrupts.asked), points, out)
 
 
 def refined(ops: Ops, centers: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:

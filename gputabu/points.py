@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from gputabu.sources import Source, checked, is_source
 from gputabu.validation import SMALLEST, check_int, check_matrix, check_weights
 
 #: Bits in a limb. A sum of limbs stays below 2^63 for up to 2^35 points.
@@ -35,7 +36,7 @@ ENOUGH_BITS = 40
 class Points:
     """N points of R^d with optional weights, as a sequence of chunks that are never copied."""
 
-    chunks: tuple[Any, ...]  # each (n, d), NumPy or on a device, C-contiguous, all float32 or all float64
+    chunks: tuple[Any, ...]  # each (n, d), NumPy, on a device or a `Source`, C-contiguous, all float32 or all float64
     weights: tuple[np.ndarray, ...] | None = None  # each (n,) float64, >= 0
     starts: tuple[int, ...] = field(init=False)  # number of each chunk's first row
 
@@ -45,14 +46,17 @@ class Points:
 
     @classmethod
     def of(cls, X: object, weights: object = None, chunk_rows: int | None = None) -> Points:
-        """Check `X` (N, d) and `weights` (N,) and cut them into chunks of `chunk_rows` rows."""
+        """Check `X` (N, d) and `weights` (N,) and cut them into chunks of `chunk_rows` rows.
+
+        What `gputabu.chunked` reads in chunks of its own is looked at once, and stays where it is.
+        """
         if isinstance(X, Points):
             if weights is not None or chunk_rows is not None:
                 raise TypeError("weights and chunk_rows belong to Points.of(X, ...); X is a Points already.")
             return X
         if chunk_rows is not None:
             check_int("chunk_rows", chunk_rows, 1)
-        X = check_matrix(X)
+        X = checked(X) if is_source(X) else check_matrix(X)
         weights = check_weights(weights, len(X))
         rows = min(chunk_rows or CHUNK_ROWS, CHUNK_ROWS)
         cuts = range(0, len(X), rows)
@@ -64,7 +68,12 @@ class Points:
     @property
     def on_device(self) -> bool:
         """Whether the chunks are device arrays, not NumPy's."""
-        return not isinstance(self.chunks[0], np.ndarray)
+        return not isinstance(self.chunks[0], np.ndarray | Source)
+
+    @property
+    def out_of_core(self) -> bool:
+        """Whether the points are read anew for every pass."""
+        return any(isinstance(chunk, Source) for chunk in self.chunks)
 
     @property
     def n(self) -> int:
@@ -81,9 +90,19 @@ class Points:
     def blocks(self, rows: int) -> Iterator[Block]:
         """Cut the chunks further, into pieces of at most `rows` rows."""
         for c, (chunk, start) in enumerate(zip(self.chunks, self.starts, strict=True)):
+            first = 0  # of a piece
+            for piece in chunk.pieces() if isinstance(chunk, Source) else (chunk,):
+                for a in range(0, len(piece), rows):
+                    X, at = piece[a : a + rows], first + a
+                    yield Block(None if self.weights is None else self.weights[c][at : at + len(X)], start + at, X)
+                first += len(piece)
+
+    def spans(self, rows: int) -> Iterator[Span]:
+        """The rows of pieces of at most `rows` rows, for what does not need the points."""
+        for c, (chunk, start) in enumerate(zip(self.chunks, self.starts, strict=True)):
             for a in range(0, len(chunk), rows):
-                w = None if self.weights is None else self.weights[c][a : a + rows]
-                yield Block(chunk[a : a + rows], w, start + a)
+                b = min(a + rows, len(chunk))
+                yield Span(None if self.weights is None else self.weights[c][a:b], start + a, start + b)
 
     def part(self, first: int, last: int) -> Points:
         """The points from row `first` up to `last`, without copying them."""
@@ -99,12 +118,12 @@ class Points:
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """The points with these row numbers, float64: (...,) -> (..., d)."""
         if len(self.chunks) == 1:
-            return self.chunks[0][indices].astype(np.float64)
+            return _rows(self.chunks[0], indices)
         found = np.empty((*indices.shape, self.d))
         chunk = np.searchsorted(self.starts, indices, side="right") - 1
         for c in np.unique(chunk):
             here = chunk == c
-            found[here] = self.chunks[c][indices[here] - self.starts[c]]
+            found[here] = _rows(self.chunks[c], indices[here] - self.starts[c])
         return found
 
     def weights_at(self, indices: np.ndarray) -> np.ndarray:
@@ -129,12 +148,25 @@ class Points:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Span:
     """Some consecutive rows of a chunk, small enough for the cache."""
 
-    X: np.ndarray  # (n, d) view
     weights: np.ndarray | None  # (n,)
     start: int  # row number of the first
+    stop: int  # and of the one behind the last
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.start, self.stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A span with its points."""
+
+    weights: np.ndarray | None  # (n,)
+    start: int
+    X: np.ndarray  # (n, d) view
 
     @property
     def rows(self) -> slice:
@@ -249,6 +281,10 @@ class Totals:
     @staticmethod
     def counts(totals: np.ndarray) -> np.ndarray:
         return totals[..., -1]
+
+
+def _rows(chunk: Any, indices: np.ndarray) -> np.ndarray:
+    return chunk.rows(indices) if isinstance(chunk, Source) else chunk[indices].astype(np.float64)
 
 
 def exponent(value: float) -> int:

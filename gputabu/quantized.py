@@ -21,6 +21,7 @@ import numpy as np
 from gputabu import lloyd, seeding, tabu
 from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
+from gputabu.files import labels_file
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
 from gputabu.reporting import log
@@ -94,12 +95,13 @@ def search(
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
+    labels_out: object = None,
 ) -> Clustering:
     """Cluster `X` by tabu search with quantized means and return the best of the restarts.
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, or Points
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : {"random", "k-means++"}, (K, d) centres or (K,) row numbers
@@ -121,6 +123,8 @@ def search(
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    labels_out : path or (N,) array of int32 or int64, optional
+        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
 
     Returns
     -------
@@ -138,6 +142,7 @@ def search(
     plan = Plan.checked(max_iter, patience, scope, n_neighbors)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
+    out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
     with hold(points, backend, device) as ops, Interrupts() as interrupts:
         announce(points, k, numbers, ops.name)
@@ -148,7 +153,7 @@ def search(
             found, means = run(ops, start.indices(batch), plan, refine, interrupts)
             finished.append(lloyd.finish(ops, found, batch, means))
             report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points)
+        return home(choose(finished, ops.name, interrupts.asked), points, out)
 
 
 def run(

@@ -26,6 +26,7 @@ import numpy as np
 from gputabu import lloyd, tabu
 from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.ops import Labels, Lot, Ops
+from gputabu.files import labels_file
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
 from gputabu.reporting import log
@@ -94,12 +95,13 @@ def search(
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
+    labels_out: object = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over labellings (TSC) and return the best of the restarts.
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, or Points
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : "random" or (N,) labels from 0 to K - 1
@@ -121,6 +123,8 @@ def search(
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    labels_out : path or (N,) array of int32 or int64, optional
+        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
 
     Returns
     -------
@@ -140,6 +144,7 @@ def search(
     given = check_init(init, points.n, k)
     check_int("seed", seed, 0, 2**64 - 1)
     numbers = restart_numbers(restarts)
+    out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
     # The totals of all trials are held at once.
     width = max(points.n, plan.n_trials * k * Totals.columns(points.d, points.weights is not None))
@@ -152,7 +157,7 @@ def search(
             state, stops, trace = explore(ops, start, plan, interrupts)
             finished.append(conclude(ops, state, stops, trace, batch, refine, interrupts))
             report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points)
+        return home(choose(finished, ops.name, interrupts.asked), points, out)
 
 
 def explore(ops: Ops, start: Lot, plan: Plan, interrupts: Interrupts) -> tuple[State, list[Stop], Trace]:

@@ -29,6 +29,7 @@ from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
+from gputabu.files import labels_file
 from gputabu.interrupts import Interrupts
 from gputabu.points import Totals
 from gputabu.reporting import log
@@ -60,12 +61,13 @@ def search(
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
+    labels_out: object = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over relocations of centres and return the best of the restarts.
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, or Points
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
     n_clusters : int
     weights : (N,) array, optional
     init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
@@ -93,6 +95,8 @@ def search(
     backend : {"auto", "numpy", "numba", "cuda"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    labels_out : path or (N,) array of int32 or int64, optional
+        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
 
     Returns
     -------
@@ -120,6 +124,7 @@ def search(
     check_int("go_back", go_back, 1)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
+    out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
     with hold(points, backend, device) as ops, Interrupts() as interrupts:
 
@@ -137,7 +142,7 @@ def search(
             found = run(ops, start.centers(batch), orders, refine, interrupts)
             finished.append(lloyd.finish(ops, found, batch))
             report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points)
+        return home(choose(finished, ops.name, interrupts.asked), points, out)
 
 
 def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str, interrupts: Interrupts) -> lloyd.Descent:

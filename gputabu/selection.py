@@ -101,7 +101,7 @@ def select_k(
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, or Points
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
     ks : iterable of int
         The numbers of clusters to try, from 1 to N, in any order.
     criterion : str or sequence of str

@@ -69,18 +69,32 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
             array = array.astype(np.float64) if array.dtype.kind == "O" else _not_numbers(name, array)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} must be an array of real numbers: {error}.") from None
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"{name} has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
+    check_shape(array.shape, name)
     wanted = float_for(array.dtype)
     if wanted != array.dtype:
-        array = _widen(array, wanted, name)
+        array = widen(array, wanted, name)
     array = np.ascontiguousarray(array)
     check_finite(array, name)
     return array
 
 
-def check_finite(array: np.ndarray, name: str) -> None:
-    """Raise where `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold."""
+def check_shape(shape: tuple[int, ...], name: str = "X") -> None:
+    """Raise unless there is at least one point with one feature."""
+    if len(shape) != 2 or 0 in shape:
+        raise ValueError(f"{name} has shape {shape} and must be (n_samples, n_features), both >= 1.")
+
+
+def check_finite(array: np.ndarray, name: str, first: int | None = None) -> None:
+    """Raise where `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold.
+
+    Where the array is a part, whose first row has the number `first`, the message says which value it is.
+    """
+    if first is not None and not max(-float(array.min()), float(array.max())) <= LARGEST:
+        row, column = np.argwhere(~(np.abs(array) <= LARGEST))[0].tolist()
+        raise ValueError(
+            f"{name} contains {array[row, column]:g} in row {first + row}, column {column}; every value must be a "
+            f"finite number, and at most {LARGEST:g} in absolute value."
+        )
     check_range(float(array.min()), float(array.max()), name)  # NaN passes through min and max
 
 
@@ -145,7 +159,8 @@ def float_for(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
-def _widen(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+def widen(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
+    """A copy in `dtype`; a warning where that cannot hold the values."""
     wide = array.astype(dtype)
     exact = array.dtype.itemsize < 8
     if not exact and not np.array_equal(wide.astype(array.dtype), array):

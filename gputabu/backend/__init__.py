@@ -13,6 +13,7 @@ import numpy as np
 
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import Ops
+from gputabu.files import written
 from gputabu.points import Points
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int
@@ -71,11 +72,10 @@ def admit(X: object, weights: object = None) -> Points:
     return adopt(X, weights)
 
 
-def home(found: Clustering, points: Points) -> Clustering:
-    """The one door out: labels and centres as the kind of array that came in."""
-    if not points.on_device:
-        return found
-    return replace(found, labels=returned(found.labels, points), centers=returned(found.centers, points))
+def home(found: Clustering, points: Points, labels_out: np.ndarray | None = None) -> Clustering:
+    """The one door out: labels and centres as the kind of array that came in; labels where they are to be."""
+    labels = returned(found.labels, points) if labels_out is None else written(found.labels, labels_out)
+    return replace(found, labels=labels, centers=returned(found.centers, points))
 
 
 def returned(array: Any, points: Points) -> Any:

@@ -12,7 +12,7 @@ from gputabu.backend.certified import Product
 from gputabu.backend.exact import Exact
 from gputabu.backend.reductions import quantize
 from gputabu.backend.workers import Workers
-from gputabu.points import Block, Bounds, Grid, Points, Totals
+from gputabu.points import Block, Bounds, Grid, Points, Span, Totals
 
 #: Elements of the largest scratch array of a piece. Larger than the caches would like: a piece must also
 #: pay for the Python around NumPy's loops, and for handing the GIL from thread to thread.
@@ -36,13 +36,23 @@ class Blocks(Exact):
     def __exit__(self, *exception: object) -> None:
         self.workers.__exit__(*exception)
 
-    def tasks(self, restarts: int, clusters: int = 1) -> list[Task]:
+    def tasks(self, restarts: int, clusters: int = 1) -> Iterable[Task]:
         """Pieces of work whose scores (restarts · clusters · rows) and differences are of bounded size."""
+        rows, groups = self._sizes(restarts, clusters)
+        tasks = ((block, some) for block in self.points.blocks(rows) for some in groups)
+        return tasks if self.points.out_of_core else list(tasks)
+
+    def blind_tasks(self, restarts: int) -> list[tuple[Span, slice]]:
+        """The same for work that does not look at the points, which are then not read."""
+        rows, groups = self._sizes(restarts, 1)
+        return [(span, some) for span in self.points.spans(rows) for some in groups]
+
+    def _sizes(self, restarts: int, clusters: int) -> tuple[int, list[slice]]:
+        """Rows of a piece of work, and its restarts."""
         width = max(clusters, self.points.d)
         rows = min(MAX_ROWS, max(1, PIECE_ELEMENTS // width), self.points.n)
         group = min(restarts, max(1, PIECE_ELEMENTS // (width * rows)))
-        groups = [slice(a, min(a + group, restarts)) for a in range(0, restarts, group)]
-        return [(block, some) for block in self.points.blocks(rows) for some in groups]
+        return rows, [slice(a, min(a + group, restarts)) for a in range(0, restarts, group)]
 
     def product(self, centers: np.ndarray, offset: np.ndarray) -> Product:
         """The centres (R, K, d) prepared for the fast product in the dtype of the points."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from gputabu.points import Points
 from gputabu.reporting import log
-from gputabu.validation import check_weights, float_for
+from gputabu.sources import Source
+from gputabu.validation import check_shape, check_weights, float_for
 
 #: Share of the free memory that the points may take; the rest is for labels, state and the driver.
 RESIDENT_SHARE = 0.7
@@ -26,8 +27,7 @@ def adopt(X: Any, weights: Any) -> Points:
     array = cupy.asarray(X) if hasattr(X, "__cuda_array_interface__") else cupy.from_dlpack(X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"X must be an array of real numbers: got dtype {array.dtype}.")
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"X has shape {array.shape} and must be (n_samples, n_features), both >= 1.")
+    check_shape(array.shape)
     with array.device:
         array = cupy.ascontiguousarray(array, dtype=float_for(array.dtype))
     if weights is not None and hasattr(weights, "__cuda_array_interface__"):
@@ -97,12 +97,20 @@ class DevicePoints:
             yield self.buffers[i % 2].load(block)
 
     def _upload(self, c: int) -> DeviceChunk:
-        weights = None if self.points.weights is None else cupy.asarray(self.points.weights[c])
-        return DeviceChunk(cupy.asarray(self.points.chunks[c]), weights, self.points.starts[c])
+        chunk, weights = self.points.chunks[c], None
+        if self.points.weights is not None:
+            weights = cupy.asarray(self.points.weights[c])
+        if not isinstance(chunk, Source):
+            return DeviceChunk(cupy.asarray(chunk), weights, self.points.starts[c])
+        X, first = cupy.empty(chunk.shape, chunk.dtype), 0
+        for piece in chunk.pieces():
+            X[first : first + len(piece)].set(piece)
+            first += len(piece)
+        return DeviceChunk(X, weights, self.points.starts[c])
 
     def _make_buffers(self, rows: int) -> None:
         """Two buffers of the largest size that can be had; half of it, and half again, where memory is short."""
-        rows = min(rows, self.points.n)
+        rows = min(rows, self.points.n, *(c.chunk_rows for c in self.points.chunks if isinstance(c, Source)))
         while True:
             try:
                 self.buffers = [_Buffer(self.points, rows) for _ in range(2)]

@@ -33,6 +33,7 @@ from gputabu.backend.ops import (
     Settled,
     Surveyed,
 )
+from gputabu.files import temporary
 from gputabu.points import Bounds, Grid, Points, check_span, from_limbs, spread_exponent
 from gputabu.validation import check_range
 
@@ -138,6 +139,10 @@ class Exact(ABC):
     def scatter(self) -> float:
         center = self.grid.offset[None, None]
         return float(self.objective(center, self.label(center))[0])
+
+    def room(self, shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
+        """An array on the host with an entry per point; in a file where the points are."""
+        return temporary(shape, dtype, value) if self.points.out_of_core else np.full(shape, value, dtype)
 
     # -- from limbs and pairs to numbers and rows --------------------------------------------------
 

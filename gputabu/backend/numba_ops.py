@@ -33,7 +33,7 @@ from gputabu.backend.ops import (
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
 from gputabu.backend.workers import thread_count
-from gputabu.points import LIMB, Block, Grid, Points, Totals, power
+from gputabu.points import LIMB, Block, Grid, Points, Span, Totals, power
 from gputabu.reporting import log
 
 #: Pieces of work per thread: a thread that is held up leaves more of them to the others.
@@ -124,7 +124,7 @@ class NumbaOps(NumpyOps):
         k, scales = centers.shape[1], self.scales
         centers, fast = np.ascontiguousarray(centers), self.ready(centers, scales)
         mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
-        target, everyone = np.empty(labels.shape, np.int32), np.ones(k, np.int64)
+        target, everyone = self.room(labels.shape, np.int32, -1), np.ones(k, np.int64)
 
         def look(pieces: Iterable[Block]) -> None:
             leave = np.empty(BLOCK)
@@ -182,20 +182,20 @@ class NumbaOps(NumpyOps):
         rows = np.full(targets.shape, -1, np.int64)
         for r, t in zip(*np.nonzero((targets >= 0) & (targets < ends[-1, :, None])), strict=True):
             i = int(np.searchsorted(ends[:, r], targets[r, t], side="right"))
-            block, before = pieces[i], ends[i, r] - sums[i, r]
-            running = integers(covered[r, block.rows], block, shift[r]).cumsum()
-            rows[r, t] = block.start + np.searchsorted(running, targets[r, t] - before, side="right")
+            span, before = pieces[i], ends[i, r] - sums[i, r]
+            running = integers(covered[r, span.rows], span.weights, shift[r]).cumsum()
+            rows[r, t] = span.start + np.searchsorted(running, targets[r, t] - before, side="right")
         return rows
 
-    def _potentials(self, covered: np.ndarray, shift: np.ndarray) -> tuple[list[Block], np.ndarray]:
-        """Pieces of the points, in order, and the potential of each, (pieces, R) int64."""
-        pieces, powers = self.pieces(), power(shift)
+    def _potentials(self, covered: np.ndarray, shift: np.ndarray) -> tuple[list[Span], np.ndarray]:
+        """The rows of pieces of the points, in order, and the potential of each, (pieces, R) int64."""
+        pieces, powers = list(self.points.spans(self._rows)), power(shift)
         sums = np.zeros((len(pieces), len(covered)), np.int64)
 
         def add(numbers: Iterable[int]) -> None:
             for i in numbers:
-                _, weights, first = self.given(pieces[i])
-                kernels.potential_rows(weights, first, pieces[i].rows.stop, covered, powers, sums[i])
+                span = pieces[i]
+                kernels.potential_rows(_given(span.weights), span.start, span.stop, covered, powers, sums[i])
 
         self.workers.map(add, range(len(pieces)))
         return pieces, sums
@@ -203,7 +203,7 @@ class NumbaOps(NumpyOps):
     # -- relocation ------------------------------------------------------------------------------
 
     def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
-        held = pairing.empty(len(centers), self.points.n, *centers.shape[1:]) if held is None else held
+        held = pairing.empty(self.room, centers, self.points.n) if held is None else held
         numba_pairing.update(self, centers, held)
         return held
 
@@ -266,16 +266,19 @@ class NumbaOps(NumpyOps):
             floor=float((d + 2) * np.finfo(np.float32).tiny),
         )
 
-    def pieces(self) -> list[Block]:
+    def pieces(self) -> Iterable[Block]:
         """The points in pieces of whole blocks, several per thread."""
-        blocks = max(FEWEST, -(-self.points.n // (PIECES * self.workers.threads * BLOCK)))
-        rows = blocks * BLOCK
-        return list(self.points.blocks(rows))
+        pieces = self.points.blocks(self._rows)
+        return pieces if self.points.out_of_core else list(pieces)
+
+    @property
+    def _rows(self) -> int:
+        """Rows of a piece."""
+        return BLOCK * max(FEWEST, -(-self.points.n // (PIECES * self.workers.threads * BLOCK)))
 
     def given(self, block: Block) -> tuple[np.ndarray, np.ndarray, int]:
         """Points, weights and first row of a piece as kernels want them."""
-        weights = np.empty(0) if block.weights is None else block.weights
-        return _frozen(block.X), _frozen(weights), block.start
+        return _frozen(block.X), _given(block.weights), block.start
 
     def ready(self, centers: np.ndarray, scales: Scales) -> Centers:
         """Centres (R, K, d) prepared for the fast scores."""
@@ -297,6 +300,10 @@ class NumbaOps(NumpyOps):
             shares=scratch("shares", k, np.float32),
             term=scratch("term", self.columns, np.int64),
         )
+
+
+def _given(weights: np.ndarray | None) -> np.ndarray:
+    return _frozen(np.empty(0) if weights is None else weights)
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -100,7 +100,7 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
     (r, k, d), n, t = centers.shape, ops.points.n, orders.max_iter + 1
     if not small(ops, k) or 24 * r * t > STATE_BYTES:
         return None
-    pairs = pairing.empty(r, n, k, d)
+    pairs = pairing.empty(ops.room, centers, n)
     twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
     its = Roams(
         labels=np.full((r, n), -1, np.int32),

@@ -108,8 +108,8 @@ def improve(ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Ca
 
 
 def small(ops: NumbaOps, k: int) -> bool:
-    n, d = ops.points.n, ops.points.d
-    return len(ops.points.chunks) == 1 and n <= MAX_POINTS and n * k * d <= SMALL
+    points, n = ops.points, ops.points.n
+    return len(points.chunks) == 1 and not points.out_of_core and n <= MAX_POINTS and n * k * points.d <= SMALL
 
 
 def run(

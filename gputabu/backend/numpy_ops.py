@@ -24,13 +24,15 @@ class NumpyOps(SeedingOps):
         return self.points.rows(indices)
 
     def blank(self, restarts: int) -> np.ndarray:
-        return np.full((restarts, self.points.n), -1, np.int32)
+        return self.room((restarts, self.points.n), np.int32, -1)
 
     def take(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
-        return labels[restarts]
+        if not self.points.out_of_core:
+            return labels[restarts]
+        return np.take(labels, restarts, axis=0, out=self.blank(len(restarts)), mode="clip")
 
     def fetch(self, labels: np.ndarray, restart: int) -> np.ndarray:
-        return labels[restart].copy()
+        return self.take(labels, np.array([restart]))[0]
 
     def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
         r, k, d = centers.shape
@@ -64,7 +66,7 @@ class NumpyOps(SeedingOps):
             inside &= self.points.weights_at(tabu) > 0
         barred = np.nonzero(tabu >= 0 if shared else inside)
         barred = (barred[0], tabu[barred])  # restarts, row numbers
-        forbidden = np.zeros(labels.shape, np.bool_)
+        forbidden = self.room(labels.shape, np.bool_, False)
         forbidden[barred] = True
         least = Least((r, k, best))
         sums = self._own_distances(centers, labels, self.grid.cost, least, forbidden)
@@ -129,7 +131,7 @@ class NumpyOps(SeedingOps):
         r, k, _ = centers.shape
         mass, slack = moving.masses(self.grid, totals), moving.slack(self.bounds)
         fast = self.product(centers, self.grid.offset)
-        target = np.full(labels.shape, -1, np.int32)
+        target = self.room(labels.shape, np.int32, -1)
 
         def look(tasks: Iterable[Task]) -> None:
             scratch = self.workers.scratch
@@ -151,7 +153,7 @@ class NumpyOps(SeedingOps):
         return Moves(restart, row, labels[restart, row], target[restart, row])
 
     def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
-        held = pairing.empty(len(centers), self.points.n, *centers.shape[1:]) if held is None else held
+        held = pairing.empty(self.room, centers, self.points.n) if held is None else held
         pairing.update(self, centers, held)
         return held
 
@@ -174,7 +176,7 @@ class NumpyOps(SeedingOps):
 
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
-        labels = np.zeros((r, self.points.n), np.int32)
+        labels = self.room((r, self.points.n), np.int32, 0)
         if k == 1:
             return labels
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)

@@ -14,7 +14,7 @@ neither of the two, or without weight, it goes to the nearest.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from gputabu.backend.numpy_ops import NumpyOps
 
 
-def empty(restarts: int, n: int, k: int, d: int) -> Pairs:
-    """Pairs that hold for no centres."""
-    first, second = np.zeros((2, restarts, n), np.int32)
-    near, far = np.zeros((2, restarts, n))
-    return Pairs(first, second, near, far, np.full((restarts, k, d), np.nan))
+def empty(room: Callable[..., np.ndarray], centers: np.ndarray, n: int) -> Pairs:
+    """Pairs of n points that hold for none of the centers (R, K, d); `room` is that of `Exact`."""
+    first, second = room((2, len(centers), n), np.int32, 0)
+    near, far = room((2, len(centers), n), np.float64, 0)
+    return Pairs(first, second, near, far, np.full(centers.shape, np.nan))
 
 
 def moved(centers: np.ndarray, held: Pairs) -> np.ndarray:

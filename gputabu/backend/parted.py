@@ -92,7 +92,10 @@ class PartedOps(Exact):
         return self.each(lambda part, own: part.take(own, restarts), labels)
 
     def fetch(self, labels: Labels, restart: int) -> np.ndarray:
-        return np.concatenate(self.each(lambda part, own: part.fetch(own, restart), labels))
+        found = self.room((self.points.n,), np.int32, 0)
+        for first, own in zip(self.starts, self.each(lambda part, own: part.fetch(own, restart), labels), strict=True):
+            found[first : first + len(own)] = own
+        return found
 
     def put(self, labels: Labels, moves: Moves) -> None:
         def relabel(part: Any, own: Labels, rows: np.ndarray) -> None:

@@ -12,14 +12,14 @@ import numpy as np
 
 from gputabu.backend import canonical, certified
 from gputabu.backend.blocks import Blocks, Task
-from gputabu.points import Block
+from gputabu.points import Block, Span
 
 
 class SeedingOps(Blocks):
     """The operations of `Ops` that seeding needs."""
 
     def nothing_covered(self, restarts: int) -> np.ndarray:
-        return np.full((restarts, self.points.n), np.inf)
+        return self.room((restarts, self.points.n), np.float64, np.inf)
 
     def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
         def lower(tasks: Iterable[Task]) -> None:
@@ -29,13 +29,13 @@ class SeedingOps(Blocks):
         self.workers.map(lower, self.tasks(len(seeds)))
 
     def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        def add(tasks: Iterable[Task]) -> np.ndarray:
+        def add(tasks: Iterable[tuple[Span, slice]]) -> np.ndarray:
             sums = np.zeros(len(covered), np.int64)
-            for block, some in tasks:
-                sums[some] += integers(covered[some, block.rows], block, shift[some, None]).sum(axis=1)
+            for span, some in tasks:
+                sums[some] += integers(covered[some, span.rows], span.weights, shift[some, None]).sum(axis=1)
             return sums
 
-        return np.sum(self.workers.map(add, self.tasks(len(covered))), axis=0)
+        return np.sum(self.workers.map(add, self.blind_tasks(len(covered))), axis=0)
 
     def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
         r, t, _ = seeds.shape
@@ -44,8 +44,8 @@ class SeedingOps(Blocks):
             sums = np.zeros(r * t, np.int64)
             for block, some, (restart, trial, point), squares in self._nearer(seeds, covered, tasks):
                 before = covered[some, block.rows][restart, point]
-                scale = shift[some][restart]
-                gain = integers(before, block, scale, point) - integers(squares, block, scale, point)
+                scale, weights = shift[some][restart], None if block.weights is None else block.weights[point]
+                gain = integers(before, weights, scale) - integers(squares, weights, scale)
                 np.add.at(sums, (some.start + restart) * t + trial, gain)
             return sums
 
@@ -54,13 +54,13 @@ class SeedingOps(Blocks):
     def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         rows = np.full(targets.shape, -1, np.int64)
         passed = np.zeros(len(covered), np.int64)  # potential of the blocks so far
-        for block, _ in self.tasks(1):
-            running = integers(covered[:, block.rows], block, shift[:, None]).cumsum(axis=1)
+        for span, _ in self.blind_tasks(1):
+            running = integers(covered[:, span.rows], span.weights, shift[:, None]).cumsum(axis=1)
             here = (rows < 0) & (targets < (passed + running[:, -1])[:, None])
             for restart in np.flatnonzero(here.any(axis=1)):
                 wanted = targets[restart, here[restart]] - passed[restart]
                 found = np.searchsorted(running[restart], wanted, side="right")
-                rows[restart, here[restart]] = block.start + found
+                rows[restart, here[restart]] = span.start + found
             passed += running[:, -1]
         return rows
 
@@ -87,8 +87,8 @@ class SeedingOps(Blocks):
             yield block, some, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
 
 
-def integers(squares: np.ndarray, block: Block, shift: np.ndarray, point: np.ndarray | None = None) -> np.ndarray:
+def integers(squares: np.ndarray, weights: np.ndarray | None, shift: np.ndarray) -> np.ndarray:
     """w · d² on the grid of 2^-shift, as int64."""
-    if block.weights is not None:
-        squares = squares * (block.weights if point is None else block.weights[point])
+    if weights is not None:
+        squares = squares * weights
     return np.rint(squares * np.ldexp(1.0, shift)).astype(np.int64)

@@ -9,8 +9,7 @@ import functools
 import math
 import os
 import threading
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -63,29 +62,34 @@ class Workers:
 
     def map(self, run: Callable[[Iterable[Task]], Part], tasks: Iterable[Task]) -> list[Part]:
         """Deal the tasks to the threads; `run` gets an iterator over tasks and returns their merged part."""
-        tasks = list(tasks)
-        hands = min(self.threads, len(tasks))
+        hands = min(self.threads, len(tasks)) if isinstance(tasks, Sized) else self.threads
         if hands <= 1:
             return [run(tasks)]
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="gputabu")
-        queue = deque(tasks)
-        others = [self._pool.submit(run, _dealt(queue)) for _ in range(hands - 1)]
+        dealt = _Dealt(tasks)
+        others = [self._pool.submit(run, dealt) for _ in range(hands - 1)]
         try:
-            mine = run(_dealt(queue))
+            mine = run(dealt)
         except BaseException:
-            queue.clear()  # nobody waits for the rest
+            dealt.clear()  # nobody waits for the rest
             raise
         return [mine, *(other.result() for other in others)]
 
 
-def _dealt(queue: deque[Task]) -> Iterator[Task]:
+class _Dealt(Iterator[Task]):
     """Tasks as they are asked for: a thread that is held up leaves more of them to the others."""
-    while True:
-        try:
-            yield queue.popleft()
-        except IndexError:
-            return
+
+    def __init__(self, tasks: Iterable[Task]) -> None:
+        self.tasks, self.lock = iter(tasks), threading.Lock()
+
+    def __next__(self) -> Task:
+        with self.lock:
+            return next(self.tasks)
+
+    def clear(self) -> None:
+        with self.lock:
+            self.tasks = iter(())
 
 
 class _Blas:
