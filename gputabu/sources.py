@@ -91,8 +91,7 @@ class Sliced(Source):
         self.stamp = self._stamp()
 
     def read(self, first: int, last: int | None) -> Iterator[np.ndarray]:
-        if self._stamp() != self.stamp:  # beyond the end of a file that was cut, a read would end the process
-            raise ValueError(f"{self.path or 'The file of X'} was changed while it was being read.")
+        self._check_unchanged()
         assert last is not None
         for a in range(first, last, self.chunk_rows):
             piece = self.array[a : min(a + self.chunk_rows, last)]
@@ -101,6 +100,7 @@ class Sliced(Source):
             yield np.asarray(piece)
 
     def pick(self, wanted: np.ndarray) -> np.ndarray:
+        self._check_unchanged()
         if isinstance(self.array, np.ndarray):
             return self.array[wanted]
         found = np.empty((len(wanted), self.d), self.raw)
@@ -113,6 +113,10 @@ class Sliced(Source):
             else:
                 found[here] = np.asarray(self.array[c * rows : (c + 1) * rows])[mine - c * rows]
         return found
+
+    def _check_unchanged(self) -> None:
+        if self._stamp() != self.stamp:  # beyond the end of a file that was cut, a read would end the process
+            raise ValueError(f"{self.path or 'The file of X'} was changed while it was being read.")
 
     def _stamp(self) -> tuple[int, int]:
         """What tells that a file is another by now: its size, and when it was last written to."""

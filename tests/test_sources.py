@@ -45,8 +45,8 @@ def test_files_change_nothing(method, dtype, weighted, file, backend):
     X, weights = data(dtype, weighted)
     path, search = file(X), SEARCHES[method]
     whole = search(X, weights=weights, backend="numpy")
-    # One row, uneven, half of them, all but one; all of it is read into memory.
-    rows = (1000, N - 1) if backend == "cuda" else (97, 1000, N // 2, N - 1, N)
+    # Small, uneven, half of them, all but one; all of it is read into memory.
+    rows = (1000, N - 1) if backend == "cuda" else (297, 1000, N // 2, N - 1, N)
     for chunk_rows in rows:
         source = chunked(path, chunk_bytes=chunk_rows * X.itemsize * 3)
         same(search(source, weights=weights, backend=backend), whole)
@@ -71,9 +71,9 @@ def kinds(X, tmp_path):
     zarr.create_array(tmp_path / "x.zarr", data=X, chunks=(100, 2))
     hdf5 = h5py.File(tmp_path / "x.h5", "w").create_dataset("X", data=X, chunks=(64, 3))
     table = pa.table({f"x{j}": X[:, j] for j in range(X.shape[1])})
-    pa.parquet.write_table(table, tmp_path / "x.parquet", row_group_size=700)
+    pa.parquet.write_table(table, tmp_path / "x.parquet", row_group_size=170)
     pa.parquet.write_table(table.append_column("name", pa.array(["a"] * len(X))), tmp_path / "named.parquet")
-    cuts = np.split(X, [0, 1, 5, 1700])
+    cuts = np.split(X, [0, 1, 5, 370])
     return {
         "path": str(tmp_path / "c.npy"),
         "memory map": np.load(tmp_path / "c.npy", mmap_mode="r"),
@@ -86,22 +86,22 @@ def kinds(X, tmp_path):
         "function": lambda: iter(cuts),
         "iterable": cuts,
         "array": X,
-        "columns": chunked(tmp_path / "named.parquet", columns=["x0", "x1", "x2"], chunk_bytes=6000),
+        "columns": chunked(tmp_path / "named.parquet", columns=["x0", "x1", "x2"], chunk_bytes=2400),
     }
 
 
 def test_every_kind_of_source(tmp_path):
-    X, weights = data(np.float32, True)
-    whole = quantized.search(X, 5, weights=weights, restarts=2, max_iter=5)
+    X, weights = (side[:600] for side in data(np.float32, True))
+    whole = quantized.search(X, 5, weights=weights, max_iter=2)
     for name, kind in kinds(X, tmp_path).items():
-        source = kind if isinstance(kind, Source) else chunked(kind, chunk_bytes=6000)
+        source = kind if isinstance(kind, Source) else chunked(kind, chunk_bytes=2400)
         points = Points.of(source, weights)
         assert points.out_of_core and points.dtype == np.float32, name
-        wanted = np.array([[2999, 0], [1, 2999], [5, 4]])
+        wanted, part = np.array([[599, 0], [1, 599], [5, 4]]), points.part(10, 550)
         np.testing.assert_array_equal(points.rows(wanted), X[wanted])
-        np.testing.assert_array_equal(points.part(10, 2500).rows(np.arange(2490)), X[10:2500])
-        np.testing.assert_array_equal(np.concatenate([b.X for b in points.part(10, 2500).blocks(300)]), X[10:2500])
-        same(quantized.search(points, 5, restarts=2, max_iter=5), whole)
+        np.testing.assert_array_equal(part.rows(np.arange(540)), X[10:550])
+        np.testing.assert_array_equal(np.concatenate([block.X for block in part.blocks(90)]), X[10:550])
+        same(quantized.search(points, 5, max_iter=2), whole)
 
 
 def test_what_is_recognised_as_it_is(tmp_path, iris):

@@ -48,7 +48,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
 
     @on_device
     def fetch(self, labels: Any, restart: int) -> np.ndarray:
-        return labels[restart].get(out=self.room((self.points.n,), np.int32, 0))
+        return labels[restart].get(out=self.room((self.points.n,), labels.dtype, 0))
 
     @on_device
     def assign(self, centers: np.ndarray, labels: Any) -> Assigned:

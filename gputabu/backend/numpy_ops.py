@@ -29,7 +29,8 @@ class NumpyOps(SeedingOps):
     def take(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
         if not self.points.out_of_core:
             return labels[restarts]
-        return np.take(labels, restarts, axis=0, out=self.blank(len(restarts)), mode="clip")
+        chosen = self.room((len(restarts), self.points.n), labels.dtype, 0)
+        return np.take(labels, restarts, axis=0, out=chosen, mode="clip")
 
     def fetch(self, labels: np.ndarray, restart: int) -> np.ndarray:
         return self.take(labels, np.array([restart]))[0]
