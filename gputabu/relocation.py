@@ -9,7 +9,8 @@ one centre away and puts a data point in its place, wherever that is best:
   placed by one of the latest K is not placed again;
 - three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
   falls fast enough to reach the best so far;
-- after `go_back` iterations without a new best, the search goes back to the best.
+- the search has a home, the best solution lately. After `go_back` iterations without a better one it goes back there;
+  after `returns` such returns it gives its home up, and takes for one where it is.
 
 The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest
 centres, one for the candidates, one per step, and of the points that a step moves.
@@ -53,9 +54,10 @@ def search(
     patience: int | None = None,
     max_time: float | None = None,
     target: float = 0.0,
-    candidates: int = 4,
+    candidates: int = 8,
     tenure: int | None = None,
     go_back: int = 60,
+    returns: int = 20,
     refine: str = "hartigan",
     seed: int = 0,
     backend: str = "auto",
@@ -85,7 +87,9 @@ def search(
     tenure : int, optional
         Moves for which a centre that was placed stays; by default half of `n_clusters`.
     go_back : int
-        Iterations without a new best after which the search goes back to the best.
+        Iterations without a better solution after which the search goes back to the best that it has lately found.
+    returns : int
+        Returns to one and the same solution after which the search stays away from it.
     refine : {"hartigan", "lloyd"}
         Refinement of the best solution: K-Means, and with "hartigan" then single moves, points changing cluster one at
         a time until no such move lowers J.
@@ -118,6 +122,7 @@ def search(
     check_int("candidates", candidates, 1)
     tenure = k // 2 if tenure is None else check_int("tenure", tenure, 0, k - 1)
     check_int("go_back", go_back, 1)
+    check_int("returns", returns, 1)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
@@ -132,7 +137,7 @@ def search(
             if over() and finished:
                 break
             orders = Roaming(
-                max_iter, patience, target, tenure, candidates, go_back, seed, np.array(batch, np.uint64), over
+                max_iter, patience, target, tenure, candidates, go_back, returns, seed, np.array(batch, np.uint64), over
             )
             found = run(ops, start.centers(batch), orders, refine, interrupts)
             finished.append(lloyd.finish(ops, found, batch))
@@ -165,8 +170,11 @@ class State:
     cost: np.ndarray  # (R,) J at the centroids
     best: np.ndarray  # (R,) J_b
     best_centers: np.ndarray  # (R, K, d)
+    home: np.ndarray  # (R,) J of the solution to go back to
+    home_centers: np.ndarray  # (R, K, d)
     changed: np.ndarray  # (R,) points that changed cluster in this iteration
     stale: np.ndarray  # (R,) iterations since the last new best
+    away: np.ndarray  # (R,) iterations since the last new home
     placed: tabu.Recent  # numbers of centres
     used: tabu.Recent  # row numbers
 
@@ -174,9 +182,10 @@ class State:
     def start(cls, ops: Ops, centers: np.ndarray, tenure: int) -> State:
         r, k, d = centers.shape
         totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-        best, none = np.full(r, np.inf), np.zeros(r, np.int64)
-        state = cls(centers.copy(), ops.pairs(centers), ops.blank(r), totals, best.copy(), best, centers.copy(),
-                    none, none.copy(), tabu.Recent(r, tenure), tabu.Recent(r, k))  # fmt: skip
+        worst, none = np.full(r, np.inf), np.zeros(r, np.int64)
+        state = cls(centers.copy(), ops.pairs(centers), ops.blank(r), totals, worst, worst.copy(), centers.copy(),
+                    worst.copy(), centers.copy(), none, none.copy(), none.copy(), tabu.Recent(r, tenure),
+                    tabu.Recent(r, k))  # fmt: skip
         step(ops, state, np.ones(r, np.bool_), nearest=True)
         note(state, np.ones(r, np.bool_))
         return state
@@ -211,8 +220,7 @@ def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
         log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
         end(state.best <= orders.target, Stop.TARGET)
         end(state.stale >= orders.patience, Stop.PATIENCE)
-        back = going & (state.stale % orders.go_back == 0)  # or just there
-        state.centers[back] = state.best_centers[back]
+        turn(state, orders, going)
     else:
         end(going.copy(), Stop.MAX_ITER)
     trace = course.trace()
@@ -252,7 +260,7 @@ def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np
 def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
     """The steps after a move; more of them while J falls fast enough to reach the best."""
     state.changed[:] = 0
-    before, last = state.best.copy(), state.cost
+    before, last, best = state.home.copy(), state.cost, state.best.copy()
     for i in range(orders.steps):
         last = state.cost.copy()
         step(ops, state, going, nearest=i == 0)
@@ -264,7 +272,8 @@ def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
         last = state.cost.copy()
         step(ops, state, falling)
         better |= note(state, falling)
-    state.stale = np.where(better, 0, state.stale + going)
+    state.stale = np.where(state.best < best, 0, state.stale + going)
+    state.away = np.where(better, 0, state.away + going)
 
 
 def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None:
@@ -280,7 +289,17 @@ def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None
 
 
 def note(state: State, who: np.ndarray) -> np.ndarray:
-    """Keep what is better than the best, by more than rounding: (R,) bool, where that was so."""
+    """Keep what is better than home, or the best, by more than rounding: (R,) bool, where there is a new home."""
     better = who & (state.cost < state.best * (1 - NOISE))
     state.best[better], state.best_centers[better] = state.cost[better], state.centers[better]
-    return better
+    nearer = who & (state.cost < state.home * (1 - NOISE))
+    state.home[nearer], state.home_centers[nearer] = state.cost[nearer], state.centers[nearer]
+    return nearer
+
+
+def turn(state: State, orders: Roaming, going: np.ndarray) -> None:
+    """Go back home from time to time, or give it up."""
+    settle = going & (state.away >= orders.go_back * orders.returns)
+    state.home[settle], state.home_centers[settle], state.away[settle] = state.cost[settle], state.centers[settle], 0
+    back = going & (state.away % orders.go_back == 0)  # or just there
+    state.centers[back] = state.home_centers[back]

@@ -106,9 +106,11 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         centers=np.array(centers, np.float64),
         at=pairs.at,
         best=np.array(centers, np.float64),
+        home=np.array(centers, np.float64),
+        home_cost=np.full(r, np.inf),
         placed=np.full((r, orders.tenure), -1, np.int64),
         used=np.full((r, k), -1, np.int64),
-        status=np.zeros((r, 3), np.int64),
+        status=np.zeros((r, 4), np.int64),
         cost=np.empty((r, 2, t)),  # of which most may never be needed
         moves=np.empty((r, orders.max_iter), np.int64),
     )
@@ -147,8 +149,8 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
 
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
     return Rules(
-        orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.reach),
-        float(orders.target), ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
+        orders.max_iter, orders.patience, orders.go_back, orders.returns, orders.steps, orders.more_steps,
+        float(orders.reach), float(orders.target), ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
         POTENTIAL_BITS,
     )  # fmt: skip
 

@@ -168,7 +168,8 @@ class Roaming:
     target: float  # J to stop at
     tenure: int  # moves for which a centre that was placed stays
     candidates: int  # points drawn per iteration
-    go_back: int  # iterations without a new best after which to go back to the best
+    go_back: int  # iterations without a better solution after which to go back to the best one lately
+    returns: int  # returns to it after which to stay where the search is
     seed: int
     numbers: np.ndarray  # (R,) uint64, of the restarts
     over: Callable[[], bool]  # whether to stop early: interrupted, or out of time
