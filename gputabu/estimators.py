@@ -17,6 +17,7 @@ from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.watching import Callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
@@ -30,6 +31,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     n_init: Any
     random_state: Any
     verbose: int
+    progress: bool
+    callback: Callback | None
     backend: str
     device: int | None
 
@@ -199,9 +202,9 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ.
     target : float, default=0
-        J at which a restart stops. Relocation only.
+        J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
         single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
@@ -217,6 +220,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -273,6 +280,8 @@ class TabuKMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.neighbourhood = neighbourhood
@@ -289,6 +298,8 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         both = {
@@ -298,15 +309,15 @@ class TabuKMeans(_Clusterer):
             "patience": self.patience,
             "refine": self.refine,
             "seed": seed,
+            "max_time": self.max_time,
+            "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "progress": self.progress,
+            "callback": self.callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
-        if self.max_time is not None or self.target != 0:
-            raise ValueError(
-                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
-            )
+            return relocation.search(points, k, **both)
         return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
@@ -348,6 +359,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -396,6 +411,8 @@ class TabuSearchClustering(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -409,6 +426,8 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return reassignment.search(
@@ -424,6 +443,8 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
     def _restarts(self) -> int:
@@ -456,6 +477,11 @@ class KMeans(_Clusterer):
         Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -497,6 +523,8 @@ class KMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -508,6 +536,8 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return lloyd.run(
@@ -521,6 +551,8 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
 
