@@ -11,24 +11,26 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation
+from gputabu import lloyd, quantized, reassignment, relocation, tabu
 from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu.fit_tasks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int, check_n_clusters
-from gputabu.watching import Callback
+from gputabu.watching import Callback, check_callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
 
 
-class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
     init: Any
     n_init: Any
+    max_iter: int
     random_state: Any
     verbose: int
     progress: bool
@@ -36,6 +38,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     backend: str
     device: int | None
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters of `X`.
 
@@ -58,9 +61,15 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         k = check_n_clusters(self.n_clusters, points.n)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
+        steps = check_int("max_iter", self.max_iter, 1) * self._batches(points, k, restarts)
+        tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
+        callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(found)
+            found = self._search(points, k, restarts, seed_of(self.random_state), callback)
+        self._store(found)
+        if tasks is not None:
+            tasks.end()
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The nearest cluster of every sample, the lowest number on ties.
@@ -108,8 +117,12 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         raise NotImplementedError
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        """In how many batches the restarts run."""
+        return len(list(tabu.batches(range(restarts), points.n)))
 
     def _restarts(self) -> int:
         """The number of restarts that `n_init` stands for, as in scikit-learn."""
@@ -301,7 +314,7 @@ class TabuKMeans(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         both = {
             "init": self.init,
             "restarts": restarts,
@@ -314,7 +327,7 @@ class TabuKMeans(_Clusterer):
             "backend": self.backend,
             "device": self.device,
             "progress": self.progress,
-            "callback": self.callback,
+            "callback": callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
             return relocation.search(points, k, **both)
@@ -429,7 +442,7 @@ class TabuSearchClustering(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return reassignment.search(
             points,
             k,
@@ -444,8 +457,11 @@ class TabuSearchClustering(_Clusterer):
             backend=self.backend,
             device=self.device,
             progress=self.progress,
-            callback=self.callback,
+            callback=callback,
         )
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        return len(list(tabu.batches(range(restarts), reassignment.width(points, k, self.n_trials))))
 
     def _restarts(self) -> int:
         """As for the others, but restarts from labels that are given are not the same."""
@@ -539,7 +555,7 @@ class KMeans(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return lloyd.run(
             points,
             k,
@@ -552,7 +568,7 @@ class KMeans(_Clusterer):
             backend=self.backend,
             device=self.device,
             progress=self.progress,
-            callback=self.callback,
+            callback=callback,
         )
 
 

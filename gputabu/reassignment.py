@@ -27,7 +27,7 @@ from gputabu import lloyd, tabu
 from gputabu.backend import admit, hold, home
 from gputabu.backend.ops import Labels, Lot, Ops
 from gputabu.ledgers import Ledger
-from gputabu.points import Totals
+from gputabu.points import Points, Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
@@ -149,16 +149,19 @@ def search(
     check_int("seed", seed, 0, 2**64 - 1)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
-    # The totals of all trials are held at once.
-    width = max(points.n, plan.n_trials * k * Totals.columns(points.d, points.weights is not None))
     with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), plan.max_iter)):
         announce(points, k, numbers, ops.name)
-        for batch in watch.through(tabu.batches(numbers, width)):
+        for batch in watch.through(tabu.batches(numbers, width(points, k, plan.n_trials))):
             start = Lot(k, seed, np.array(batch, np.uint64), step=0, n_trials=1, limit=0, given=given)
             state, stops, trace = explore(ops, start, plan, watch)
             finished.append(conclude(ops, state, stops, trace, batch, refine, watch))
             report(finished[-1], watch)
         return home(choose(finished, ops.name, watch.halted), points)
+
+
+def width(points: Points, k: int, n_trials: int) -> int:
+    """What a restart holds, in points: the totals of all trials are held at once."""
+    return max(points.n, n_trials * k * Totals.columns(points.d, points.weights is not None))
 
 
 def explore(ops: Ops, start: Lot, plan: Plan, watch: Watch) -> tuple[State, list[Stop], Trace]:

@@ -159,7 +159,9 @@ class Watch:
         self.n_clusters, self.best = n_clusters, math.inf
 
     def enter(self, phase: str, max_iter: int) -> None:
-        """Another phase begins."""
+        """Another phase begins; behind the search no restart goes on."""
+        if phase == "refine":
+            self.ledger.ended[:] = True
         self.phase, self.max_iter = phase, max_iter
 
     def tell(self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
@@ -204,8 +206,9 @@ class Watch:
         self._shown = time.perf_counter()
         fraction, left = self.ledger.fraction, self.ledger.left(self.elapsed)
         if self.timed:
-            fraction = max(fraction, min(1.0, self.elapsed / (self.deadline - self.begun)))
-            left = max(0.0, min(left, self.deadline - time.perf_counter()))
+            remaining = max(0.0, self.deadline - time.perf_counter())
+            fraction = max(fraction, self.elapsed / (self.elapsed + remaining))
+            left = min(left, remaining)
         self._bar.show(fraction, self._text(self.phase, iteration), left if self.phase == "search" else math.inf)
 
     def _text(self, phase: str, iteration: int) -> str:
