@@ -28,6 +28,10 @@ from gputabu.validation import check_flag, check_real
 class Progress:
     """How far a search has come: what a callback is given after every iteration.
 
+    A callback returns True to end the search, with the best found so far and `Stop.CALLBACK`, and False or None to go
+    on; once it has ended a search it is not called again. As after Ctrl-C, refinement is then cut to one round of
+    K-Means. An exception in it ends the search without a result. It changes no bit of the result.
+
     Attributes
     ----------
     phase : {"start", "search", "refine"}
@@ -51,6 +55,14 @@ class Progress:
     n_clusters : int
     elapsed : float
         Seconds since the call.
+
+    Examples
+    --------
+    >>> from gputabu import quantized
+    >>> def enough(progress):
+    ...     return progress.iteration == 2
+    >>> quantized.search([[0.0], [1.0], [10.0], [11.0]], 2, callback=enough).stop.name
+    'CALLBACK'
     """
 
     phase: str
