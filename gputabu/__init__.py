@@ -5,6 +5,7 @@ from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
+from gputabu.watching import Progress
 
 __version__ = "0.1.0"
 
@@ -14,6 +15,7 @@ __all__ = [
     "KMeans",
     "KSelection",
     "Points",
+    "Progress",
     "Stop",
     "TabuKMeans",
     "TabuSearchClustering",

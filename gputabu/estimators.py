@@ -11,28 +11,34 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation
+from gputabu import lloyd, quantized, reassignment, relocation, tabu
 from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu.fit_tasks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.watching import Callback, check_callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
 
 
-class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
     init: Any
     n_init: Any
+    max_iter: int
     random_state: Any
     verbose: int
+    progress: bool
+    callback: Callback | None
     backend: str
     device: int | None
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters of `X`.
 
@@ -55,9 +61,15 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         k = check_n_clusters(self.n_clusters, points.n)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
+        steps = check_int("max_iter", self.max_iter, 1) * self._batches(points, k, restarts)
+        tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
+        callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(found)
+            found = self._search(points, k, restarts, seed_of(self.random_state), callback)
+        self._store(found)
+        if tasks is not None:
+            tasks.end()
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The nearest cluster of every sample, the lowest number on ties.
@@ -105,8 +117,12 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         raise NotImplementedError
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        """In how many batches the restarts run."""
+        return len(list(tabu.batches(range(restarts), points.n)))
 
     def _restarts(self) -> int:
         """The number of restarts that `n_init` stands for, as in scikit-learn."""
@@ -199,9 +215,9 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ.
     target : float, default=0
-        J at which a restart stops. Relocation only.
+        J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
         single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
@@ -217,6 +233,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -273,6 +293,8 @@ class TabuKMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.neighbourhood = neighbourhood
@@ -289,8 +311,10 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         both = {
             "init": self.init,
             "restarts": restarts,
@@ -298,15 +322,15 @@ class TabuKMeans(_Clusterer):
             "patience": self.patience,
             "refine": self.refine,
             "seed": seed,
+            "max_time": self.max_time,
+            "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "progress": self.progress,
+            "callback": callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
-        if self.max_time is not None or self.target != 0:
-            raise ValueError(
-                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
-            )
+            return relocation.search(points, k, **both)
         return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
@@ -348,6 +372,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -396,6 +424,8 @@ class TabuSearchClustering(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -409,8 +439,10 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return reassignment.search(
             points,
             k,
@@ -424,7 +456,12 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=callback,
         )
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        return len(list(tabu.batches(range(restarts), reassignment.width(points, k, self.n_trials))))
 
     def _restarts(self) -> int:
         """As for the others, but restarts from labels that are given are not the same."""
@@ -456,6 +493,11 @@ class KMeans(_Clusterer):
         Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -497,6 +539,8 @@ class KMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -508,8 +552,10 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return lloyd.run(
             points,
             k,
@@ -521,6 +567,8 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=callback,
         )
 
 
