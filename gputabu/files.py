@@ -1,8 +1,12 @@
-"""Points in files: .npy, and text with a row per line."""
+"""Files: points in them (.npy, and text with a row per line), and writing one whole or not at all."""
 
 from __future__ import annotations
 
+import os
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -45,3 +49,27 @@ def _is_number(field: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
+    if path.exists() and not path.is_file():  # such as a device, which would be gone
+        raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
+    path = path.resolve()  # a link stays one
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        yield aside
+        aside.replace(path)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of text, whole or not at all."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")

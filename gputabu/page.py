@@ -17,7 +17,8 @@ import numpy as np
 
 import gputabu
 from gputabu import datasets, plotting
-from gputabu.outcomes import Experiment, Outcome, Results, machine, printed, replace_text
+from gputabu.files import replace_text
+from gputabu.outcomes import Experiment, Outcome, Results, machine, printed
 from gputabu.paper import TABLES, Table
 
 if TYPE_CHECKING:
