@@ -5,6 +5,7 @@ from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
+from gputabu.storage import load
 
 __version__ = "0.1.0"
 
@@ -18,5 +19,6 @@ __all__ = [
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
+    "load",
     "select_k",
 ]

@@ -6,9 +6,11 @@ import warnings
 from typing import Any, Self
 
 import numpy as np
+import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_random_state
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from gputabu import lloyd, quantized, reassignment, relocation
@@ -16,13 +18,14 @@ from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
+from gputabu.storage import Storable
 from gputabu.validation import check_choice, check_int, check_n_clusters
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
 
 
-class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
@@ -104,6 +107,35 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
+
+    def to_sklearn(self) -> sklearn.cluster.KMeans:
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
+        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
+        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+
+        Examples
+        --------
+        >>> from gputabu import TabuKMeans
+        >>> plain = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]]).to_sklearn()
+        >>> plain.inertia_, len(set(plain.predict([[2.0], [9.0]])))
+        (1.0, 2)
+        """
+        check_is_fitted(self)
+        centers = to_numpy(self.cluster_centers_).copy()
+        model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
+        model.cluster_centers_ = centers
+        model.labels_ = to_numpy(self.labels_).copy()
+        model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
+        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        return model
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         raise NotImplementedError

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import io
 import lzma
 import os
 import sys
+import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -75,7 +76,7 @@ def read(
         raise ValueError(f"{source} is not text in UTF-8 (byte {error.start} of a part of it).") from None
 
 
-@contextlib.contextmanager
+@contextmanager
 def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
     """A text to be read; standard input stays open."""
     if str(path) == "-":
@@ -173,19 +174,25 @@ def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
             )
 
 
-@contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to such that whoever looks at `path`, at any time, sees the old one or the whole new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
+    if path.exists() and not path.is_file():  # such as a device, which would be gone
+        raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
+    path = path.resolve()  # a link stays one
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with aside.open("wb") as stream:
-            yield stream
+        yield aside
         aside.replace(path)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
     finally:
         aside.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a text in place of what is at `path`."""
-    with replacing(path) as stream:
-        stream.write(text.encode())
+    """Write a file of text, whole or not at all."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
