@@ -20,6 +20,8 @@ from gputabu.tables import Table
 
 #: Columns of a screen; clusters listed one by one, and how many of the largest where there are more.
 WIDTH, MANY, LARGEST = 80, 25, 15
+#: Characters of the name of a column that head a table.
+TITLE = 14
 METHODS = {"TabuKMeans": "tabu search", "KMeans": "K-Means"}
 
 
@@ -41,6 +43,11 @@ class Account:
     @property
     def interrupted(self) -> bool:
         return self.model.stop_ is Stop.INTERRUPTED
+
+    @property
+    def repeatable(self) -> bool:
+        """Whether the command gives the same bits again: not if it was the time, or Ctrl-C, that ended the search."""
+        return self.model.stop_ not in (Stop.INTERRUPTED, Stop.MAX_TIME)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -102,7 +109,7 @@ class Account:
         titles, shown = ["size", "share"], 0
         for j, name in enumerate(self.table.names):
             column = [f"{self.centers[i, j]:.5g}" for i in order]
-            title = textwrap.shorten(printable(name), 14, placeholder="…") if len(name) <= 14 else printable(name)[:13] + "…"
+            title = printable(name if len(name) <= TITLE else name[: TITLE - 1] + "…")
             grown = [[*row, cell] for row, cell in zip(cells, column, strict=True)]
             if len(rows_of([*titles, title], grown, order)[0]) > WIDTH:
                 break

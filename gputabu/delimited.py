@@ -88,7 +88,9 @@ def _split(lines: Iterable[str], source: str, delimiter: str, skipped: int) -> I
 def _has_names(start: list[Row]) -> bool:
     """Whether the first row is one of names: it has no number, or text where the next row has a number."""
     first, *rest = ([_number(field) is not None for field in row] for _, row in start)
-    text = [not number and field.strip().lower() not in MISSING for number, field in zip(first, start[0][1], strict=True)]
+    text = [
+        not number and field.strip().lower() not in MISSING for number, field in zip(first, start[0][1], strict=True)
+    ]
     if not any(first):
         return any(text)
     return any(word and number for word, number in zip(text, chain(*rest), strict=False))

@@ -128,7 +128,9 @@ def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) ->
     except ImportError:
         raise ValueError(f"{source} needs pyarrow to be read: pip install 'gputabu[arrow]'.") from None
     try:
-        names = tuple((parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema).names)
+        names = tuple(
+            (parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema).names
+        )
         chosen, label = selection.of(names, source)
         wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
         held = (parquets if parquet else feather).read_table(path, columns=wanted)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import textwrap
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, TextIO
 
 import numpy as np
 
-from gputabu.files import replacing
+from gputabu.files import replace_text, replacing
 from gputabu.recipe import Recipe
 from gputabu.tables import Table
 
 #: Names under which labels are kept, by format.
 LABELS = {"csv": "labels.csv", "npy": "labels.npy"}
+MODEL = "model.npz"
 
 
 class Folder:
@@ -45,28 +46,23 @@ class Folder:
         if not os.access(path, os.W_OK):
             raise ValueError(f"--out={path} cannot be written to.")
 
-    @contextlib.contextmanager
-    def file(self, name: str) -> Iterator[BinaryIO]:
-        with replacing(self.path / name) as stream:
-            yield stream
-        self.written.append(name)
-
     def text(self, name: str, text: str) -> None:
-        with self.file(name) as stream:
-            stream.write(text.encode())
+        replace_text(self.path / name, text)
+        self.written.append(name)
 
     def json(self, name: str, plain: dict[str, Any]) -> None:
         self.text(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
     def labels(self, table: Table, labels: np.ndarray, form: str) -> None:
         """labels.csv, with the names or numbers of the rows, or labels.npy."""
-        with self.file(LABELS[form]) as stream:
-            if form == "npy":
-                np.save(stream, labels, allow_pickle=False)
-            else:
-                text = io.TextIOWrapper(stream, encoding="utf-8", newline="")
-                write_labels(text, table, labels)
-                text.detach()
+        keep_labels(self.path / LABELS[form], table, labels)
+        self.written.append(LABELS[form])
+
+    def model(self, model: Any, recipe: Recipe) -> None:
+        """model.npz, with the recipe that makes its points."""
+        recipe.attach(model)
+        model.save(self.path / MODEL)
+        self.written.append(MODEL)
 
     def centers(self, recipe: Recipe, centers: np.ndarray, sizes: np.ndarray) -> None:
         """centres.csv in the units of the table; where these were scaled, also centres-scaled.csv."""
@@ -81,10 +77,21 @@ class Folder:
         for name in self.names:
             if name not in self.written:
                 (self.path / name).unlink(missing_ok=True)
-        return f"Written to {self.path}{os.sep}: {', '.join(self.written)}"
+        return textwrap.fill(f"Written to {self.path}{os.sep}: {', '.join(self.written)}", 80, break_long_words=False)
 
 
-def write_labels(stream: Any, table: Table, labels: np.ndarray) -> None:
+def keep_labels(path: Path, table: Table, labels: np.ndarray) -> None:
+    """Write labels to a file: an array if it is called .npy, CSV otherwise."""
+    with replacing(path) as aside:
+        if path.suffix == ".npy":
+            with aside.open("wb") as stream:
+                np.save(stream, labels, allow_pickle=False)
+        else:
+            with aside.open("w", encoding="utf-8", newline="") as text:
+                write_labels(text, table, labels)
+
+
+def write_labels(stream: TextIO, table: Table, labels: np.ndarray) -> None:
     """The cluster of every row as CSV, beside its id or, from 0 on, its number."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([table.id or "row", "cluster"])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import json
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
-from gputabu.tables import Selection, Table
+from gputabu.tables import Selection, Table, numbered
 from gputabu.validation import check_choice, check_matrix
 
 #: How columns can be scaled, and scikit-learn's class for it.
@@ -56,9 +57,30 @@ class Recipe:
             center, spread = (scaler.mean_ if scale == "zscore" else scaler.center_), scaler.scale_
         return replace(plain, scale=scale, center=tuple(map(float, center)), spread=tuple(map(float, spread)))
 
+    def attach(self, model: Any) -> None:
+        """Leave the recipe with a fitted model, as text, so that `model.save` keeps it."""
+        model.recipe_ = json.dumps(asdict(self))
+
+    @classmethod
+    def attached(cls, model: Any) -> Self:
+        """The recipe that a model was left with; one fitted in Python takes all columns as they are."""
+        text = getattr(model, "recipe_", None)
+        if text is None:
+            names = getattr(model, "feature_names_in_", None)
+            return cls(numbered(model.n_features_in_) if names is None else tuple(names), names is not None)
+        try:
+            held = json.loads(text)
+            found = cls(**held | {name: tuple(held[name]) for name in ("columns", "center", "spread")})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"the model's recipe_ cannot be read: {error}.") from None
+        if len(found.columns) != model.n_features_in_ or (found.scale and len(found.spread) != len(found.columns)):
+            raise ValueError(f"the model's recipe_ is not for its {model.n_features_in_} columns.")
+        return found
+
     def selection(self, columns: str | None = None, id: str | None = None) -> Selection:
         """The same columns of another table, by name, unless others are asked for."""
-        return Selection(self.columns if columns is None else columns, id)
+        chosen = self.columns if columns is None else columns
+        return Selection(chosen, id) if id is not None else Selection(chosen, self.id, id_needed=False)
 
     def points(self, table: Table) -> np.ndarray:
         """(N, d) points to cluster."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,23 +30,23 @@ PICTURELESS = "There are no pictures: Matplotlib is not installed (pip install '
 
 def fit_page(account: Account) -> str:
     """The report about a fit."""
-    title = f"{account.table.source}: {account.k} clusters"
-    told = {name: fact for name, fact in account.facts().items() if name not in ("data", "columns", "clusters")}
-    n, d = account.points.shape
-    lead = f"{n:,} rows and {d} columns: {', '.join(account.table.names[:COLUMNS])}{', …' if d > COLUMNS else ''}."
+    title = _title(account.table.source, account.k)
+    told = {name: fact for name, fact in account.facts().items() if name not in ("columns", "clusters")}
+    d = account.points.shape[1]
+    lead = f"Columns: {', '.join(account.table.names[:COLUMNS])}{', …' if d > COLUMNS else ''}."
     return document(
         title,
         tag("header", tag("h1", title), tag("p", lead), _warning(account.interrupted), facts(told | _made())),
         tag("section", tag("h2", "Clusters"), *_clusters(account)),
         tag("section", tag("h2", "Pictures"), _pictures(fit_drawings(account))),
         tag("section", tag("h2", "Parameters"), _parameters(account)),
-        _again(account.command),
+        _again(account.command, account.repeatable),
     )
 
 
 def selection_page(found: KSelection, source: str, command: str) -> str:
     """The report about a choice of K."""
-    title = f"{source}: {found.n_clusters} clusters"
+    title = _title(source, found.n_clusters)
     lead = f"{found.n_clusters} clusters are recommended by {plotting.NAMES[found.criterion]}."
     names = {"n_clusters": "K", "inertia": "J", "gap_error": "± gap"} | plotting.NAMES
     cells = {names[name]: [f"{value:.7g}" for value in column] for name, column in found.table.items()}
@@ -60,8 +61,12 @@ def selection_page(found: KSelection, source: str, command: str) -> str:
         tag("header", tag("h1", title), tag("p", lead), _warning(found.interrupted), facts(liked | _made())),
         tag("section", tag("h2", "Every K"), table),
         tag("section", tag("h2", "Pictures"), _pictures(selection_drawings(found))),
-        _again(command),
+        _again(command, not found.interrupted),
     )
+
+
+def _title(source: str, k: int) -> str:
+    return f"{Path(source).name}: {k} {'clusters' if k > 1 else 'cluster'}"
 
 
 def _made() -> dict[str, object]:
@@ -99,8 +104,9 @@ def _shown(value: object) -> str:
     return f"{value.shape[0]} centres that were given" if isinstance(value, np.ndarray) else str(value)
 
 
-def _again(command: str) -> Markup:
-    said = f"With gputabu {gputabu.__version__} and the same data, this gives the same clusters, bit for bit:"
+def _again(command: str, repeatable: bool) -> Markup:
+    same = "gives the same clusters, bit for bit" if repeatable else "searches again, and may end elsewhere"
+    said = f"With gputabu {gputabu.__version__} and the same data, this {same}:"
     return tag("section", tag("h2", "To do it again"), tag("p", said), tag("pre", tag("code", command)))
 
 
@@ -119,9 +125,10 @@ def fit_drawings(account: Account) -> Iterator[tuple[str, Drawing]]:
     yield "J in the course of the search", lambda ax: plotting.trace(model, ax, behind)
     yield "Rows in every cluster", lambda ax: draw_sizes(account.sizes, ax)
     if account.silhouettes is not None:
-        rows = len(account.silhouettes[0])
-        caption = f"Silhouettes of {rows:,} rows: 1 well inside its cluster, 0 between two, below 0 nearer to another"
-        yield caption, lambda ax: draw_silhouettes(*account.silhouettes, ax)  # type: ignore[misc]
+        labels, values = account.silhouettes
+        many = f"{len(labels):,} rows"
+        caption = f"Silhouettes of {many}: 1 well inside its cluster, 0 between two, below 0 nearer to another"
+        yield caption, lambda ax: draw_silhouettes(labels, values, ax)
 
 
 def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:

@@ -25,14 +25,18 @@ class Selection:
         as they are. None is all columns but `id`.
     id : str or None
         The column that names the rows, which is not clustered.
+    id_needed : bool
+        Whether it is an error if the table has no column `id`.
     """
 
     columns: str | tuple[str, ...] | None = None
     id: str | None = None
+    id_needed: bool = True
 
     def of(self, names: Sequence[str], source: str) -> tuple[list[int], int | None]:
         """Positions of the columns and of the id in a table with columns of these names."""
-        label = None if self.id is None else _position(self.id, names, source, "id")
+        absent = self.id is None or not (self.id_needed or self.id in names)
+        label = None if absent else _position(str(self.id), names, source, "id")
         if self.columns is None:
             chosen = [i for i in range(len(names)) if i != label]
             if nameless := [i for i in chosen if not names[i]]:

@@ -16,15 +16,15 @@ from gputabu.account import Account
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, tell
 from gputabu.files import ARRAYS
-from gputabu.folder import LABELS, Folder
+from gputabu.folder import LABELS, MODEL, Folder
 from gputabu.recipe import Recipe
-from gputabu.report import PICTURELESS, fit_page
+from gputabu.report import fit_page
 from gputabu.tables import Selection
 from gputabu.validation import check_choice, check_int
 
 METHODS: dict[str, Any] = {"tabu": gputabu.TabuKMeans, "k-means": gputabu.KMeans}
 STARTS = ("k-means++", "random")
-FILES = (*LABELS.values(), "centres.csv", "centres-scaled.csv", "model.npz", "report.html", "result.json")
+FILES = (*LABELS.values(), "centres.csv", "centres-scaled.csv", MODEL, "report.html", "result.json")
 UNWRITTEN = "Nothing was written: --out FOLDER keeps labels, centres, the model and a report."
 
 
@@ -52,7 +52,9 @@ def fit(
             metavar="NAME",
         ),
     ] = None,
-    restarts: Annotated[int | None, option("Searches from different starts. [default: 1; 10 with --init random]")] = None,
+    restarts: Annotated[
+        int | None, option("Searches from different starts. [default: 1; 10 with --init random]")
+    ] = None,
     init: Annotated[
         str | None,
         option("k-means++, random, or a file of centres like DATA. [default: k-means++]", metavar="NAME"),
@@ -69,7 +71,8 @@ def fit(
     backend: options.Backend = "auto",
     device: options.Device = None,
     dtype: Annotated[
-        str | None, option("float32 (half the memory) or float64. [default: the file's; float64 for text]", metavar="NAME")
+        str | None,
+        option("float32 or float64. [default: as the file has it; float64 for text]", metavar="NAME"),
     ] = None,
     labels_format: Annotated[
         str | None, option("csv or npy. [default: npy for .npy and .npz, else csv]", metavar="NAME")
@@ -114,10 +117,11 @@ def fit(
     told = account.plain()
     if folder is not None:
         keep(account, folder, form)
+        written = folder.finish()
         told["files"] = {name: str(folder.path / name) for name in folder.written}
     typer.echo(json.dumps(told) if as_json else account.text())
     if not as_json:
-        typer.echo("\n" + (UNWRITTEN if folder is None else folder.finish()))
+        typer.echo("\n" + (UNWRITTEN if folder is None else written))
     if account.interrupted:
         tell(ctx, "interrupted; this is the best found so far.")
         raise typer.Exit(130)
@@ -143,5 +147,6 @@ def keep(account: Account, folder: Folder, form: str) -> None:
     """Write all there is; the report, which takes longest, last."""
     folder.labels(account.table, account.model.labels_, form)
     folder.centers(account.recipe, account.model.cluster_centers_, account.sizes)
+    folder.model(account.model, account.recipe)
     folder.json("result.json", account.plain())
     folder.text("report.html", fit_page(account))

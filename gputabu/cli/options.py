@@ -53,9 +53,7 @@ Backend = Annotated[str, typer.Option(metavar="NAME", help=f"What computes: {', 
 Device = Annotated[int | None, typer.Option(metavar="NUMBER", help="Which GPU.", show_default=False)]
 Seed = Annotated[int, typer.Option(metavar="NUMBER", help="Of the random numbers; the same seed, the same result.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, and nothing else, on standard output.")]
-Out = Annotated[
-    Path | None, typer.Option(metavar="FOLDER", help="Where to leave files. [default: nothing is written]")
-]
+Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="Where to leave files. [default: nothing is written]")]
 Force = Annotated[bool, typer.Option("--force", help="Replace what an earlier run left in --out.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress on standard error.")]
 DataHome = Annotated[Path | None, typer.Option(help="Folder to look for data sets in first, and to download into.")]
@@ -63,9 +61,7 @@ DataHome = Annotated[Path | None, typer.Option(help="Folder to look for data set
 WORDS = {"tab": "\t", "space": "", "comma": ",", "semicolon": ";"}
 
 
-def read_table(
-    data: str, selection: Selection, header: bool | None, delimiter: str | None, array: str | None
-) -> Table:
+def read_table(data: str, selection: Selection, header: bool | None, delimiter: str | None, array: str | None) -> Table:
     """The table that these options stand for."""
     mark = None if delimiter is None else WORDS.get(delimiter, "" if delimiter == " " else delimiter)
     if mark is not None and (len(mark) > 1 or mark in ('"', "\n", "\r")):

@@ -67,11 +67,17 @@ def select_k(
     """
     folder = None if out is None else Folder(out, FILES, force)
     asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
-    common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "backend": backend, "device": device}
+    common: dict[str, Any] = {
+        "method": method,
+        "restarts": restarts,
+        "seed": seed,
+        "backend": backend,
+        "device": device,
+    }
     wanted = numbers(ks)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
     recipe = Recipe.of(table, scale)
-    found = gputabu.select_k(recipe.points(table), wanted, asked, **common)
+    found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
     told = plain(found)
     if folder is not None:
         command = shlex.join(["gputabu", "select-k", *ctx.meta["arguments"]])
