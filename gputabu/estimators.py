@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
 import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation
-from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu import frames, lloyd, quantized, reassignment, relocation
+from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
@@ -60,7 +62,8 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         restarts = self._restarts()
         with shown(verbose):
             found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(found)
+        self._store(found).labels_ = self._labelled(found.labels, X)
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The nearest cluster of every sample, the lowest number on ties.
@@ -75,7 +78,8 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:
-            return returned(ops.fetch(ops.label(self._centers()[None]), 0), points)
+            labels = ops.fetch(ops.label(self._centers()[None]), 0)
+        return self._labelled(returned(labels, points), X)
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distance of every sample to every centre.
@@ -88,8 +92,11 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         -------
         distances : ndarray of shape (n_samples, n_clusters)
         """
-        with hold(self._points(X), self.backend, self.device) as ops:
-            return ops.distances(self._centers())
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            found = ops.distances(self._centers())
+        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
+        return to_numpy(found) if wrapped else returned(found, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -156,11 +163,11 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = len(np.unique(to_numpy(found.labels)))
-        if distinct < len(found.centers):
+        distinct, k = len(np.unique(to_numpy(found.labels))), found.centers.shape[0]
+        if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
-                f"({len(found.centers)}). Possibly due to duplicate points in X.",
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -181,9 +188,9 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
 
     def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
         """Check `X` as scikit-learn does; arrays on a GPU, which it cannot read, as it would."""
-        if not on_gpu(X):
-            return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
-        points = admit(X, sample_weight)
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
+        points = admit(X, sample_weight, check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:
@@ -192,6 +199,11 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
                 f"{self.n_features_in_} features as input."
             )
         return points
+
+    def _labelled(self, labels: Any, X: Any) -> Any:
+        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
 
     def _centers(self) -> np.ndarray:
         return to_numpy(self.cluster_centers_).astype(np.float64)

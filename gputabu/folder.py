@@ -23,7 +23,7 @@ MODEL = "model.npz"
 
 
 class Folder:
-    """A folder, made if it is not there.
+    """A folder, made when there is something to write.
 
     Parameters
     ----------
@@ -42,27 +42,29 @@ class Folder:
             raise ValueError(
                 f"--out={path} has {', '.join(there)} of an earlier run: --force replaces them, or choose another."
             )
-        path.mkdir(parents=True, exist_ok=True)
-        if not os.access(path, os.W_OK):
+        nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise ValueError(f"--out={path} cannot be written to.")
 
-    def text(self, name: str, text: str) -> None:
-        replace_text(self.path / name, text)
+    def _place(self, name: str) -> Path:
+        self.path.mkdir(parents=True, exist_ok=True)
         self.written.append(name)
+        return self.path / name
+
+    def text(self, name: str, text: str) -> None:
+        replace_text(self._place(name), text)
 
     def json(self, name: str, plain: dict[str, Any]) -> None:
         self.text(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
     def labels(self, table: Table, labels: np.ndarray, form: str) -> None:
         """labels.csv, with the names or numbers of the rows, or labels.npy."""
-        keep_labels(self.path / LABELS[form], table, labels)
-        self.written.append(LABELS[form])
+        keep_labels(self._place(LABELS[form]), table, labels)
 
     def model(self, model: Any, recipe: Recipe) -> None:
         """model.npz, with the recipe that makes its points."""
         recipe.attach(model)
-        model.save(self.path / MODEL)
-        self.written.append(MODEL)
+        model.save(self._place(MODEL))
 
     def centers(self, recipe: Recipe, centers: np.ndarray, sizes: np.ndarray) -> None:
         """centres.csv in the units of the table; where these were scaled, also centres-scaled.csv."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +26,7 @@ CLUSTERS, COLUMNS = 100, 12
 #: More clusters than these are drawn without their numbers; more restarts than these are not drawn.
 NUMBERED, RESTARTS = 40, 30
 STOPPED = "Interrupted: this is the best found so far."
-PICTURELESS = "There are no pictures: Matplotlib is not installed (pip install 'gputabu[plot]')."
+PICTURELESS = "The report has no pictures: Matplotlib is not installed (pip install 'gputabu[plot]')."
 
 
 def fit_page(account: Account) -> str:
@@ -112,6 +113,7 @@ def _again(command: str, repeatable: bool) -> Markup:
 
 def _pictures(drawings: Iterable[tuple[str, Drawing]]) -> Markup:
     if find_spec("matplotlib") is None:
+        warnings.warn(PICTURELESS, UserWarning, stacklevel=3)
         return tag("p", PICTURELESS)
     return figures(drawings)
 

@@ -68,6 +68,14 @@ def forged(saved: bytes, path, **changed: object) -> None:
             target.writestr(name, content)
 
 
+def attempt(path) -> tuple[object, str]:
+    """The model in a file, or the sentence that there is instead."""
+    try:
+        return load(path), ""
+    except ValueError as error:
+        return None, str(error)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_is_loaded_is_what_was_saved(model, dtype, tmp_path):
@@ -146,10 +154,10 @@ def test_classes_of_ones_own(tmp_path, saved):
     Mine(2).fit(X).save(tmp_path / "m")
     assert type(load(tmp_path / "m")) is Mine
     Same = type("KMeans", (KMeans,), {"__init__": KMeans.__init__})
-    with pytest.raises(TypeError, match="the name stands for gputabu.estimators.KMeans"):
+    with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.KMeans"):
         Same(2).fit(X).save(tmp_path / "n")
     forged(saved, tmp_path / "o", estimator="Yours")
-    with pytest.raises(ValueError, match="o holds a 'Yours', which is none of TabuKMeans, .*import the module"):
+    with pytest.raises(ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"):
         load(tmp_path / "o")
 
 
@@ -199,11 +207,9 @@ def test_flipped_bytes_are_found_or_do_no_harm(saved, tmp_path, data):
         damaged[at] ^= data.draw(st.integers(1, 255))
     path = tmp_path / "damaged"
     path.write_bytes(damaged)
-    try:
-        found = load(path)
-    except ValueError as error:
-        assert str(error).startswith(str(path)) and "\n" not in str(error)
-    else:  # a date, say
+    found, said = attempt(path)
+    assert (said.startswith(str(path)) and "\n" not in said) == (found is None)
+    if found is not None:  # a date, say
         path.write_bytes(saved)
         identical(found, load(path))
 

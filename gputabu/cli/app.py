@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import warnings
 from typing import Annotated, Any
@@ -46,6 +47,11 @@ class Command(TyperCommand):
             except Exception as error:
                 code = fail(ctx, sentence(error), 1)
         raise typer.Exit(code)
+
+
+def command(ctx: Any) -> str:
+    """What was typed, for the same again."""
+    return shlex.join(["gputabu", ctx.command.name, *ctx.meta["arguments"]])
 
 
 def fail(ctx: Any, text: str, code: int) -> int:

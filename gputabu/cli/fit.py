@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,8 +13,8 @@ import typer
 import gputabu
 from gputabu.account import Account
 from gputabu.cli import options
-from gputabu.cli.app import Command, Debug, app, tell
-from gputabu.files import ARRAYS
+from gputabu.cli.app import Command, Debug, app, command, tell
+from gputabu.files import ARRAYS, read
 from gputabu.folder import LABELS, MODEL, Folder
 from gputabu.recipe import Recipe
 from gputabu.report import fit_page
@@ -98,30 +97,27 @@ def fit(
     if neighbourhood is None and method == "tabu" and (max_time is not None or target is not None):
         neighbourhood = "relocation"
     given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
-    given |= {"target": target, "refine": refine, "n_init": restarts and check_int("--restarts", restarts, 1)}
+    given |= {"target": target, "refine": refine}
+    given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
     model = estimator(method, {name: value for name, value in given.items() if value is not None})
-    model.set_params(n_clusters=check_int("--n-clusters", n_clusters, 1), random_state=seed, backend=backend)
-    model.set_params(device=device)
+    k = check_int("--n-clusters", n_clusters, 1)
+    model.set_params(n_clusters=k, random_state=seed, backend=backend, device=device)
     form = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
     folder = None if out is None else Folder(out, FILES, force)
-    text = (header, delimiter)
-    table = options.read_table(data, Selection(columns, id), *text, array)
+    table = options.read_table(data, Selection(columns, id), header, delimiter, array)
     recipe = Recipe.of(table, scale, dtype)
     if init is not None:
-        model.set_params(init=init if init in STARTS else start(init, recipe, text))
+        model.set_params(init=init if init in STARTS else start(init, recipe))
     points = recipe.points(table)
     begun = time.perf_counter()
     model.fit(points)
-    command = shlex.join(["gputabu", "fit", *ctx.meta["arguments"]])
-    account = Account(table, recipe, points, model, time.perf_counter() - begun, command)
-    told = account.plain()
-    if folder is not None:
-        keep(account, folder, form)
-        written = folder.finish()
-        told["files"] = {name: str(folder.path / name) for name in folder.written}
-    typer.echo(json.dumps(told) if as_json else account.text())
-    if not as_json:
-        typer.echo("\n" + (UNWRITTEN if folder is None else written))
+    account = Account(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
+    written = UNWRITTEN if folder is None else keep(account, folder, form)
+    if as_json:
+        files = None if folder is None else {name: str(folder.path / name) for name in folder.written}
+        typer.echo(json.dumps(account.plain() | {"files": files}))
+    else:
+        typer.echo(f"{account.text()}\n\n{written}")
     if account.interrupted:
         tell(ctx, "interrupted; this is the best found so far.")
         raise typer.Exit(130)
@@ -135,18 +131,18 @@ def estimator(method: str, given: dict[str, Any]) -> Any:
     return model.set_params(**given)
 
 
-def start(path: str, recipe: Recipe, text: tuple[bool | None, str | None]) -> np.ndarray:
+def start(path: str, recipe: Recipe) -> np.ndarray:
     """Centres to begin at, from a file in the units of the data."""
     if not Path(path).exists():
         raise ValueError(f"--init={path} must be {', '.join(STARTS)} or a file of centres.")
-    array = path.endswith(ARRAYS)
-    return recipe.points(options.read_table(path, recipe.selection(), *(text if not array else (None, None)), None))
+    return recipe.points(read(path, recipe.selection()))
 
 
-def keep(account: Account, folder: Folder, form: str) -> None:
-    """Write all there is; the report, which takes longest, last."""
+def keep(account: Account, folder: Folder, form: str) -> str:
+    """Write all there is; the report, which takes longest, last. A sentence that says so."""
     folder.labels(account.table, account.model.labels_, form)
     folder.centers(account.recipe, account.model.cluster_centers_, account.sizes)
     folder.model(account.model, account.recipe)
     folder.json("result.json", account.plain())
     folder.text("report.html", fit_page(account))
+    return folder.finish()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,13 +11,13 @@ import typer
 
 import gputabu
 from gputabu.cli import options
-from gputabu.cli.app import Command, Debug, app, tell
+from gputabu.cli.app import Command, Debug, app, command, tell
 from gputabu.criteria import LARGEST_IS_BEST
 from gputabu.folder import LABELS, Folder, csv_text
 from gputabu.recipe import Recipe
 from gputabu.report import selection_page
 from gputabu.selection import KSelection
-from gputabu.tables import Selection
+from gputabu.tables import Selection, Table
 
 FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")
 
@@ -67,31 +66,15 @@ def select_k(
     """
     folder = None if out is None else Folder(out, FILES, force)
     asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
-    common: dict[str, Any] = {
-        "method": method,
-        "restarts": restarts,
-        "seed": seed,
-        "backend": backend,
-        "device": device,
-    }
+    common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed}
     wanted = numbers(ks)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
     recipe = Recipe.of(table, scale)
     found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
-    told = plain(found)
-    if folder is not None:
-        command = shlex.join(["gputabu", "select-k", *ctx.meta["arguments"]])
-        folder.text("criteria.csv", csv_text(list(found.table), zip(*found.table.values(), strict=True)))
-        folder.labels(table, found.labels, "csv")
-        sizes = np.bincount(found.labels, minlength=found.n_clusters)
-        folder.centers(recipe, found.best.centers, sizes)
-        folder.json("result.json", {"gputabu": gputabu.__version__, "command": command, "file": table.source} | told)
-        folder.text("report.html", selection_page(found, table.source, command))
-    typer.echo(json.dumps(told, indent=2) if as_json else repr(found))
+    written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
+    typer.echo(json.dumps(plain(found), indent=2) if as_json else "\n\n".join(filter(None, [repr(found), written])))
     if plot is not None:
         found.plot().figure.savefig(plot)
-    if folder is not None and not as_json:
-        typer.echo("\n" + folder.finish())
     if found.interrupted:
         tell(ctx, "interrupted; these K were finished.")
         raise typer.Exit(130)
@@ -111,6 +94,17 @@ def numbers(text: str) -> list[int]:
     if last < first:
         raise ValueError(f"--ks={text} must go up.")
     return list(range(first, last + 1, step))
+
+
+def keep(found: KSelection, folder: Folder, table: Table, recipe: Recipe, command: str) -> str:
+    """Write all there is, and a sentence that says so."""
+    folder.text("criteria.csv", csv_text(list(found.table), zip(*found.table.values(), strict=True)))
+    folder.labels(table, found.labels, "csv")
+    folder.centers(recipe, found.best.centers, np.bincount(found.labels, minlength=found.n_clusters))
+    about = {"gputabu": gputabu.__version__, "command": command, "file": table.source}
+    folder.json("result.json", about | plain(found))
+    folder.text("report.html", selection_page(found, table.source, command))
+    return folder.finish()
 
 
 def plain(found: KSelection) -> dict[str, Any]:
