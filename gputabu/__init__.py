@@ -6,6 +6,7 @@ from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
 from gputabu.storage import load
+from gputabu.watching import Progress
 
 __version__ = "0.1.0"
 
@@ -15,6 +16,7 @@ __all__ = [
     "KMeans",
     "KSelection",
     "Points",
+    "Progress",
     "Stop",
     "TabuKMeans",
     "TabuSearchClustering",

@@ -22,6 +22,7 @@ from gputabu.reporting import shown
 from gputabu.results import Clustering
 from gputabu.storage import Storable
 from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.watching import Callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
@@ -35,6 +36,8 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
     n_init: Any
     random_state: Any
     verbose: int
+    progress: bool
+    callback: Callback | None
     backend: str
     device: int | None
 
@@ -243,9 +246,9 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ.
     target : float, default=0
-        J at which a restart stops. Relocation only.
+        J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
         single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
@@ -261,6 +264,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -317,6 +324,8 @@ class TabuKMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.neighbourhood = neighbourhood
@@ -333,6 +342,8 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         both = {
@@ -342,15 +353,15 @@ class TabuKMeans(_Clusterer):
             "patience": self.patience,
             "refine": self.refine,
             "seed": seed,
+            "max_time": self.max_time,
+            "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "progress": self.progress,
+            "callback": self.callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
-        if self.max_time is not None or self.target != 0:
-            raise ValueError(
-                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
-            )
+            return relocation.search(points, k, **both)
         return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
@@ -392,6 +403,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -440,6 +455,8 @@ class TabuSearchClustering(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -453,6 +470,8 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return reassignment.search(
@@ -468,6 +487,8 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
     def _restarts(self) -> int:
@@ -500,6 +521,11 @@ class KMeans(_Clusterer):
         Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -541,6 +567,8 @@ class KMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -552,6 +580,8 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return lloyd.run(
@@ -565,6 +595,8 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
 

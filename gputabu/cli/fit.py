@@ -47,7 +47,7 @@ def fit(
         str | None,
         option(
             "What tabu search moves: quantized (quick, the paper's), or relocation (the lowest J, above all with many "
-            "clusters, given time). [default: quantized; relocation with --max-time or --target]",
+            "clusters, given time). [default: quantized]",
             metavar="NAME",
         ),
     ] = None,
@@ -60,8 +60,10 @@ def fit(
     ] = None,
     max_iter: Annotated[int | None, option("Iterations of a search. [default: 400; 300 for k-means]")] = None,
     patience: Annotated[int | None, option("Stop after so many without improvement. [default: max-iter / 4]")] = None,
-    max_time: Annotated[float | None, option("Stop after so many seconds. Relocation only.", metavar="SECONDS")] = None,
-    target: Annotated[float | None, option("Stop at this J. Relocation only.", metavar="J")] = None,
+    max_time: Annotated[
+        float | None, option("Stop after so many seconds, with the best found.", metavar="SECONDS")
+    ] = None,
+    target: Annotated[float | None, option("Stop at this J.", metavar="J")] = None,
     refine: Annotated[
         str | None,
         option("What improves the best found: lloyd, hartigan (lower J) or centroid. [default: lloyd]", metavar="NAME"),
@@ -87,21 +89,19 @@ def fit(
     \b
     gputabu fit data.csv -k 10
     gputabu fit iris.csv -k 3 --id name --scale zscore --out found
-    gputabu fit big.npy -k 100 --max-time 60 --out found
+    gputabu fit big.npy -k 100 --neighbourhood relocation --max-time 60 --out found
     zcat data.csv.gz | gputabu fit - -k 10 --json
 
     Prints what was found. With --out it also writes labels.csv (or .npy), centres.csv, model.npz (for predict),
     result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
     written; the exit code is then 130.
     """
-    if neighbourhood is None and method == "tabu" and (max_time is not None or target is not None):
-        neighbourhood = "relocation"
     given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
     given |= {"target": target, "refine": refine}
     given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
     model = estimator(method, {name: value for name, value in given.items() if value is not None})
     k = check_int("--n-clusters", n_clusters, 1)
-    model.set_params(n_clusters=k, random_state=seed, backend=backend, device=device)
+    model.set_params(n_clusters=k, random_state=seed, backend=backend, device=device, progress=not quiet)
     form = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
     folder = None if out is None else Folder(out, FILES, force)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)

@@ -37,8 +37,8 @@ def reproduce(
     Ctrl-C ends it and keeps what is finished. The exit code is 0 if a table was run, 1 if none could be, 2 for a
     wrong option and 130 after Ctrl-C. Needs the extra "reproduce" of the package.
     """
-    if missing := [name for name in ("matplotlib", "tqdm") if find_spec(name) is None]:
-        raise ImportError(f"{missing[0]} is not installed: pip install 'gputabu[reproduce]'.")
+    if find_spec("matplotlib") is None:
+        raise ImportError("matplotlib is not installed: pip install 'gputabu[reproduce]'.")
     numbers = [number.strip().upper() for number in tables.split(",")]
     results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
     begun = time.perf_counter()

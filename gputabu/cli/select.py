@@ -52,6 +52,7 @@ def select_k(
     header: options.Header = None,
     delimiter: options.Delimiter = None,
     array: options.Array = None,
+    quiet: options.Quiet = False,
     debug: Debug = False,
 ) -> None:
     """Choose the number of clusters in a file.
@@ -66,7 +67,7 @@ def select_k(
     """
     folder = None if out is None else Folder(out, FILES, force)
     asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
-    common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed}
+    common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
     wanted = numbers(ks)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
     recipe = Recipe.of(table, scale)
