@@ -30,7 +30,12 @@ def matrix(frame: Any, name: str) -> Any:
     columns = nw.from_native(frame, eager_only=True)
     for column in columns.iter_columns():
         _check(column, f"{name} has column {column.name!r}", f"{name} has missing values in column {column.name!r}")
-    return frame.to_cupy() if dependencies.is_cudf_dataframe(frame) else columns.to_numpy()
+    if dependencies.is_cudf_dataframe(frame):
+        return frame.to_cupy()
+    dtypes = set(getattr(frame, "dtypes", ()))
+    if len(dtypes) <= 1 and all(isinstance(dtype, np.dtype) for dtype in dtypes):  # perhaps in one piece
+        return columns.to_numpy()
+    return np.column_stack([column.to_numpy() for column in columns.iter_columns()])
 
 
 def vector(series: Any, name: str) -> Any:
