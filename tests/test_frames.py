@@ -116,6 +116,7 @@ def test_what_is_no_number_is_said(frame, error, message):
     ],
     ids=lambda weights: f"{type(weights).__module__}.{type(weights).__name__}",
 )
+@pytest.mark.filterwarnings("ignore:Exporting an unversioned DLPack:DeprecationWarning")  # all that NumPy 2.0 knows
 def test_weights_in_a_series(weights):
     expected = KMeans(4, random_state=0).fit(X, sample_weight=np.arange(60) % 3)
     for frame in (X, pd.DataFrame(X)):
