@@ -5,6 +5,7 @@ from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
+from gputabu.storage import load
 from gputabu.watching import Progress
 
 __version__ = "0.1.0"
@@ -20,5 +21,6 @@ __all__ = [
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
+    "load",
     "select_k",
 ]

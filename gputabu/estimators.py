@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation, tabu
-from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu import frames, lloyd, quantized, reassignment, relocation, tabu
+from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.fit_tasks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
+from gputabu.storage import Storable
 from gputabu.validation import check_choice, check_int, check_n_clusters
 from gputabu.watching import Callback, check_callback
 
@@ -24,7 +29,9 @@ from gputabu.watching import Callback, check_callback
 NEIGHBOURHOODS = ("quantized", "relocation")
 
 
-class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(
+    Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
@@ -47,11 +54,14 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            float32 and float64 are clustered as they are; float16 and integers are widened. An array on a
-            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays.
+            An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, or a data frame of pandas, Polars, PyArrow
+            or cuDF. float32 and float64 are clustered as they are; float16, bfloat16 and integers are widened.
+            What is on a GPU stays there. Results are of the kind that came in; of frames they are arrays, NumPy's or,
+            of cuDF, CuPy's, unless `set_output` asks for frames and series.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, and otherwise
+            absent.
 
         Returns
         -------
@@ -66,13 +76,16 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
             found = self._search(points, k, restarts, seed_of(self.random_state), callback)
-        self._store(found)
+        self._store(found).labels_ = self._labelled(found.labels, X)
         if tasks is not None:
             tasks.end()
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Any:
         """The nearest cluster of every sample, the lowest number on ties.
+
+        After `set_output(transform="pandas")` or `"polars"` it is a Series called "cluster", in pandas with the index
+        of `X`; so are the `labels_` of fits from then on.
 
         Parameters
         ----------
@@ -80,13 +93,26 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
         Returns
         -------
-        labels : ndarray of shape (n_samples,), int32
+        labels : array or Series of shape (n_samples,), int32
+            Of the kind of `X`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from gputabu import KMeans
+        >>> frame = pd.DataFrame({"x": [0.0, 1.0, 10.0]}, index=["a", "b", "c"])
+        >>> model = KMeans(2, init=[0, 2]).set_output(transform="pandas").fit(frame)
+        >>> model.predict(frame.loc[["c", "a"]])
+        c    1
+        a    0
+        Name: cluster, dtype: int32
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:
-            return returned(ops.fetch(ops.label(self._centers()[None]), 0), points)
+            labels = ops.fetch(ops.label(self._centers()[None]), 0)
+        return self._labelled(returned(labels, points), X)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
         """Euclidean distance of every sample to every centre.
 
         Parameters
@@ -95,10 +121,14 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
         Returns
         -------
-        distances : ndarray of shape (n_samples, n_clusters)
+        distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
+            Of the kind of `X`.
         """
-        with hold(self._points(X), self.backend, self.device) as ops:
-            return ops.distances(self._centers())
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            found = ops.distances(self._centers())
+        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
+        return to_numpy(found) if wrapped else returned(found, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -116,6 +146,35 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
+
+    def to_sklearn(self) -> sklearn.cluster.KMeans:
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
+        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
+        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+
+        Examples
+        --------
+        >>> from gputabu import TabuKMeans
+        >>> plain = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]]).to_sklearn()
+        >>> plain.inertia_, len(set(plain.predict([[2.0], [9.0]])))
+        (1.0, 2)
+        """
+        check_is_fitted(self)
+        centers = to_numpy(self.cluster_centers_).copy()
+        model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
+        model.cluster_centers_ = centers
+        model.labels_ = to_numpy(self.labels_).copy()
+        model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
+        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        return model
 
     def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         raise NotImplementedError
@@ -140,11 +199,11 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = len(np.unique(to_numpy(found.labels)))
-        if distinct < len(found.centers):
+        distinct, k = len(np.unique(to_numpy(found.labels))), found.centers.shape[0]
+        if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
-                f"({len(found.centers)}). Possibly due to duplicate points in X.",
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -165,9 +224,9 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
         """Check `X` as scikit-learn does; arrays on a GPU, which it cannot read, as it would."""
-        if not on_gpu(X):
-            return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
-        points = admit(X, sample_weight)
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
+        points = admit(X, sample_weight, check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:
@@ -176,6 +235,11 @@ class _Clusterer(CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, Transfor
                 f"{self.n_features_in_} features as input."
             )
         return points
+
+    def _labelled(self, labels: Any, X: Any) -> Any:
+        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
 
     def _centers(self) -> np.ndarray:
         return to_numpy(self.cluster_centers_).astype(np.float64)

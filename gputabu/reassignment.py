@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu import lloyd, tabu
-from gputabu.backend import admit, hold, home
+from gputabu.backend import admit, hold, home, to_numpy
 from gputabu.backend.ops import Labels, Lot, Ops
 from gputabu.ledgers import Ledger
 from gputabu.points import Points, Totals
@@ -268,7 +268,7 @@ def check_init(init: object, n_samples: int, n_clusters: int) -> np.ndarray | No
         check_choice("init", init, METHODS)
         return None
     try:
-        array = np.asarray(init)
+        array = to_numpy(init, "init")
     except ValueError:
         array = np.empty(0, object)
     if array.ndim == 0:
