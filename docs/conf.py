@@ -25,8 +25,9 @@ default_role = "py:obj"  # `name` in a docstring is a link where there is such a
 
 autodoc_typehints = "none"  # the docstrings have them, in words
 autodoc_member_order = "bysource"
+strip_signature_backslash = True  # napoleon escapes the underscore of labels_ only then
 napoleon_google_docstring = False
-napoleon_use_ivar = False  # so that an attribute keeps its underscore, and has an address
+napoleon_use_ivar = True  # a line per attribute
 napoleon_use_rtype = False
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist"]
