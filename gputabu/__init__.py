@@ -5,6 +5,8 @@ from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
 from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
+from gputabu.storage import load
+from gputabu.watching import Progress
 
 __version__ = "0.1.0"
 
@@ -14,9 +16,11 @@ __all__ = [
     "KMeans",
     "KSelection",
     "Points",
+    "Progress",
     "Stop",
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
+    "load",
     "select_k",
 ]

@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation
-from gputabu.backend import admit, hold, on_gpu, returned, to_numpy
+from gputabu import frames, lloyd, quantized, reassignment, relocation
+from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
+from gputabu.storage import Storable
 from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.watching import Callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
 
 
-class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
@@ -30,6 +36,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     n_init: Any
     random_state: Any
     verbose: int
+    progress: bool
+    callback: Callback | None
     backend: str
     device: int | None
 
@@ -57,7 +65,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         restarts = self._restarts()
         with shown(verbose):
             found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(found)
+        self._store(found).labels_ = self._labelled(found.labels, X)
+        return self
 
     def predict(self, X: Any) -> np.ndarray:
         """The nearest cluster of every sample, the lowest number on ties.
@@ -72,7 +81,8 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:
-            return returned(ops.fetch(ops.label(self._centers()[None]), 0), points)
+            labels = ops.fetch(ops.label(self._centers()[None]), 0)
+        return self._labelled(returned(labels, points), X)
 
     def transform(self, X: Any) -> np.ndarray:
         """Euclidean distance of every sample to every centre.
@@ -85,8 +95,11 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         -------
         distances : ndarray of shape (n_samples, n_clusters)
         """
-        with hold(self._points(X), self.backend, self.device) as ops:
-            return ops.distances(self._centers())
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            found = ops.distances(self._centers())
+        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
+        return to_numpy(found) if wrapped else returned(found, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -104,6 +117,35 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
+
+    def to_sklearn(self) -> sklearn.cluster.KMeans:
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
+        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
+        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+
+        Examples
+        --------
+        >>> from gputabu import TabuKMeans
+        >>> plain = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]]).to_sklearn()
+        >>> plain.inertia_, len(set(plain.predict([[2.0], [9.0]])))
+        (1.0, 2)
+        """
+        check_is_fitted(self)
+        centers = to_numpy(self.cluster_centers_).copy()
+        model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
+        model.cluster_centers_ = centers
+        model.labels_ = to_numpy(self.labels_).copy()
+        model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
+        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        return model
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         raise NotImplementedError
@@ -124,11 +166,11 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = len(np.unique(to_numpy(found.labels)))
-        if distinct < len(found.centers):
+        distinct, k = len(np.unique(to_numpy(found.labels))), found.centers.shape[0]
+        if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
-                f"({len(found.centers)}). Possibly due to duplicate points in X.",
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -149,9 +191,9 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
     def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
         """Check `X` as scikit-learn does; arrays on a GPU, which it cannot read, as it would."""
-        if not on_gpu(X):
-            return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
-        points = admit(X, sample_weight)
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
+        points = admit(X, sample_weight, check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:
@@ -160,6 +202,11 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
                 f"{self.n_features_in_} features as input."
             )
         return points
+
+    def _labelled(self, labels: Any, X: Any) -> Any:
+        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
 
     def _centers(self) -> np.ndarray:
         return to_numpy(self.cluster_centers_).astype(np.float64)
@@ -199,9 +246,9 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ.
     target : float, default=0
-        J at which a restart stops. Relocation only.
+        J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
         single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
@@ -217,6 +264,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -273,6 +324,8 @@ class TabuKMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.neighbourhood = neighbourhood
@@ -289,6 +342,8 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         both = {
@@ -298,15 +353,15 @@ class TabuKMeans(_Clusterer):
             "patience": self.patience,
             "refine": self.refine,
             "seed": seed,
+            "max_time": self.max_time,
+            "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "progress": self.progress,
+            "callback": self.callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
-        if self.max_time is not None or self.target != 0:
-            raise ValueError(
-                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
-            )
+            return relocation.search(points, k, **both)
         return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
@@ -348,6 +403,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -396,6 +455,8 @@ class TabuSearchClustering(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -409,6 +470,8 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return reassignment.search(
@@ -424,6 +487,8 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
     def _restarts(self) -> int:
@@ -456,6 +521,11 @@ class KMeans(_Clusterer):
         Which GPU; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -497,6 +567,8 @@ class KMeans(_Clusterer):
         device: int | None = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -508,6 +580,8 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
     def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
         return lloyd.run(
@@ -521,6 +595,8 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=self.callback,
         )
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from gputabu.backend import to_numpy
 from gputabu.criteria import LARGEST_IS_BEST
 from gputabu.points import Points
 from gputabu.results import Clustering, Trace
@@ -61,8 +62,9 @@ def clusters(X: Any, model: Any, ax: Axes | None = None, dims: Sequence[Any] | N
     >>> X = [[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]]
     >>> ax = plotting.clusters(X, TabuKMeans(2).fit(X))  # doctest: +SKIP
     """
-    points = Points.of(X)
-    labels, centers, means = (_fitted(model, name) for name in ("labels", "centers", "center_indices"))
+    points = Points.of(to_numpy(X))
+    labels, centers = (to_numpy(_fitted(model, name)) for name in ("labels", "centers"))
+    means = _fitted(model, "center_indices")
     if len(labels) != points.n or centers.shape[1] != points.d:
         fitted = (len(labels), centers.shape[1])
         raise ValueError(f"X has shape {(points.n, points.d)}, but the model was fitted to {fitted}.")

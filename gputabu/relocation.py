@@ -17,7 +17,6 @@ centres, one for the candidates, one per step, and of the points that a step mov
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,12 +28,13 @@ from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
-from gputabu.interrupts import Interrupts
+from gputabu.ledgers import Ledger
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
+from gputabu.watching import Callback, Watch
 
 #: How the best solution is refined: K-Means from it, and then single moves.
 REFINEMENTS = ("hartigan", "lloyd")
@@ -60,6 +60,8 @@ def search(
     seed: int = 0,
     backend: str = "auto",
     device: int | None = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over relocations of centres and return the best of the restarts.
 
@@ -93,6 +95,10 @@ def search(
     backend : {"auto", "numpy", "numba", "cuda"}
     device : int, optional
         Which GPU; by default the current one, or the one that `X` is on.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
 
     Returns
     -------
@@ -108,12 +114,11 @@ def search(
     >>> relocation.search(X, 3, target=2.0).stop.value
     'the target was reached'
     """
-    begun = time.perf_counter()
+    watch = Watch(callback, progress, max_time)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
     patience = max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1)
-    deadline = np.inf if max_time is None else begun + check_real("max_time", max_time, 0)
     check_real("target", target, 0)
     check_int("candidates", candidates, 1)
     tenure = k // 2 if tenure is None else check_int("tenure", tenure, 0, k - 1)
@@ -121,37 +126,33 @@ def search(
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     finished: list[Finished] = []
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
-
-        def over() -> bool:
-            return interrupts.asked or time.perf_counter() >= deadline
-
+    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter, patience)):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
-        for batch in tabu.batches(numbers, points.n):
-            if over() and finished:
-                break
+        for batch in watch.through(tabu.batches(numbers, points.n)):
             orders = Roaming(
-                max_iter, patience, target, tenure, candidates, go_back, seed, np.array(batch, np.uint64), over
+                max_iter, patience, target, tenure, candidates, go_back, seed, np.array(batch, np.uint64), watch
             )
-            found = run(ops, start.centers(batch), orders, refine, interrupts)
+            found = run(ops, start.centers(batch), orders, refine)
             finished.append(lloyd.finish(ops, found, batch))
-            report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points)
+            report(finished[-1], watch)
+        return home(choose(finished, ops.name, watch.halted), points)
 
 
-def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str, interrupts: Interrupts) -> lloyd.Descent:
+def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str) -> lloyd.Descent:
     """K-Means from centers (R, K, d), the search, and the refinement of the best."""
-    rounds = 1 if interrupts.asked else START_ITER
-    begun = lloyd.descend(ops, centers, rounds, interrupts=interrupts, traced=centers.shape[1] == 1)
+    watch = orders.watch
+    rounds = 1 if watch.halted else START_ITER
+    watch.enter("start", rounds)
+    begun = lloyd.descend(ops, centers, rounds, watch=watch, traced=centers.shape[1] == 1)
     if centers.shape[1] == 1:  # nowhere to relocate to
         return begun
+    watch.enter("search", orders.max_iter)
     # A cluster that stayed empty may have kept a centre from outside the box, where sums have no room.
     found = roam(ops, np.clip(begun.centers, ops.bounds.low, ops.bounds.high), orders)
-    early = Stop.INTERRUPTED if interrupts.asked else Stop.MAX_TIME
-    stops = [early if stop is None else stop for stop in found.stop]
+    stops = [stop or watch.early for stop in found.stop]
     trace = Trace(found.current, found.best, found.moves)
-    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, interrupts), stops, trace)
+    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, watch), stops, trace)
 
 
 @dataclass(slots=True)
@@ -184,7 +185,7 @@ class State:
 
 def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
     """Run R searches from centers (R, K, d), by the backend itself where it can, otherwise pass by pass."""
-    own = ops.roam(centers, orders)
+    own = None if orders.watch.each else ops.roam(centers, orders)
     if own is not None:
         return own
     r = len(centers)
@@ -203,14 +204,17 @@ def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
     for iteration in range(orders.max_iter):
         rows, perfect = draw(ops, state, orders, iteration)
         end(perfect, Stop.TARGET)  # every point is on a centre
-        if not going.any() or orders.over():
+        if not going.any() or orders.watch.over():
             break
         relocate(ops, state, rows, iteration, going)
         descend(ops, state, orders, going)
         course.add(np.flatnonzero(going), state.cost[going], state.changed[going], best=state.best[going])
         log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
+        active = np.flatnonzero(going)
         end(state.best <= orders.target, Stop.TARGET)
         end(state.stale >= orders.patience, Stop.PATIENCE)
+        ended = ~going[active] | (iteration + 1 == orders.max_iter)
+        orders.watch.tell(iteration + 1, active, state.cost[active], state.best[active], ended)
         back = going & (state.stale % orders.go_back == 0)  # or just there
         state.centers[back] = state.best_centers[back]
     else:

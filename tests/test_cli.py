@@ -177,12 +177,3 @@ def test_benchmark_claims_nothing_on_hostcuda():
     assert "graph launches" in done.stdout
     for unit in (" ms", "GB/s", "×"):
         assert unit not in done.stdout
-
-
-@pytest.mark.numba
-@pytest.mark.usefixtures("without_cuda")
-def test_quick_doctor_compiles_nothing(monkeypatch):
-    monkeypatch.setattr(cli, "numba_unusable", lambda: None)
-    done = doctor("--quick")
-    assert done.exit_code == 0, done.output
-    assert "J = 78.8514" in done.output and "compiled code" not in done.output

@@ -9,8 +9,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import gputabu
+from gputabu import cli
 
 yaml = pytest.importorskip("yaml")
 
@@ -108,3 +110,11 @@ def test_compose_reserves_a_gpu():
             assert devices == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
         for port in service.get("ports", []):
             assert port.startswith("127.0.0.1:")
+
+
+def test_the_health_check_compiles_nothing():
+    words = json.loads(last("runtime", "HEALTHCHECK").partition("CMD")[2])
+    assert words[0] == "gputabu"
+    done = CliRunner().invoke(cli.app, words[1:])
+    assert done.exit_code == 0, done.output
+    assert "NumPy" in done.output and "compiled" not in done.output

@@ -223,20 +223,6 @@ def test_a_real_ctrl_c(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == ["report.html", "results.csv", "results.json"]
 
 
-def test_files_are_replaced_whole(tmp_path, monkeypatch):
-    path = tmp_path / "results.json"
-    outcomes.replace_text(path, "old")
-
-    def full(self, *_, **__):
-        self.touch()
-        raise OSError("disk full")
-
-    monkeypatch.setattr("pathlib.Path.write_text", full)
-    with pytest.raises(OSError, match="disk full"):
-        outcomes.replace_text(path, "new")
-    assert path.read_text() == "old" and os.listdir(tmp_path) == ["results.json"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [

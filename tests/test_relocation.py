@@ -238,8 +238,6 @@ def test_estimator(iris):
     assert model.stop_ is Stop.TARGET and model.inertia_ <= 47.0
     assert model.center_indices_ is None
     np.testing.assert_array_equal(model.predict(iris), model.labels_)
-    with pytest.raises(ValueError, match="max_time=3 and target="):
-        TabuKMeans(5, max_time=3).fit(iris)
     with pytest.raises(ValueError, match="neighbourhood='nearby' must be one of"):
         TabuKMeans(5, neighbourhood="nearby").fit(iris)
 

@@ -706,6 +706,7 @@ class Limits(NamedTuple):
 
     max_iter: int
     patience: int
+    target: float  # J to stop at, negative for none
     shared: bool  # scope "global"
     allowed: float  # squared shift of all centres together
     scatter: float  # J of one cluster
@@ -809,7 +810,7 @@ def run_restart(data, its, r, limits, until, scales, fast, bench, desk):
             arrive(its.centers[r], bench.means, totals, its.prints[r], changed, status, limits.max_iter, limits.allowed)
         else:
             bar(rows, length, labels, limits.shared, bench.barred, False)
-            judge(cost, its.means[r], status, its.cost[r], its.path[r], limits.max_iter, limits.patience)
+            judge(cost, its.means[r], status, its.cost[r], its.path[r], limits)
             if status[DONE] == GOING:
                 choose(weights, labels, totals, its.means[r], rows, length, limits.shared, keys, bench.next)
                 enter(its.means[r], rows, length, bench.next)
@@ -825,7 +826,7 @@ def bar(rows, length, labels, shared, barred, value):
 
 
 @inner
-def judge(J, means, status, cost, path, max_iter, patience):
+def judge(J, means, status, cost, path, limits):
     """Record M_c and its J, and whether the search ends here: `gputabu.tabu.Best`."""
     iteration = status[AGE]
     better = iteration == 0 or J < cost[1, iteration - 1] * (1.0 - NOISE)
@@ -837,9 +838,11 @@ def judge(J, means, status, cost, path, max_iter, patience):
     cost[1, iteration] = J if better else cost[1, iteration - 1]
     status[AGE] = iteration + 1
     status[STALE] = 0 if better else status[STALE] + 1
-    if status[STALE] >= patience:
+    if cost[1, iteration] <= limits.target:
+        status[DONE] = TARGET
+    elif status[STALE] >= limits.patience:
         status[DONE] = PATIENCE
-    elif iteration == max_iter:
+    elif iteration == limits.max_iter:
         status[DONE] = MAX_ITER
 
 
