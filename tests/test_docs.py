@@ -29,7 +29,7 @@ PAGES = sorted(
     if "made" not in path.parts
 )
 #: Commands that take long or reach out; their options are parsed, and no more.
-COSTLY = ("reproduce", "doctor")
+COSTLY = ("reproduce", "doctor", "bench")
 #: Public names that the package does not list in `__all__`.
 FUNCTIONS = ["quantized.search", "relocation.search", "reassignment.search", "lloyd.run", "datasets.load"]
 
