@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gputabu.criteria import LARGEST_IS_BEST
-from gputabu.plotting.style import COLOURS, axes, titled
+from gputabu.plotting.style import COLOURS, axes, spread, titled
 from gputabu.validation import check_choice
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ NAMES = {
 
 
 def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_known: float | None = None) -> Axes:
-    """Draw J of many runs as a box plot per method: median, quartiles, range within 1.5 of their distance, the rest.
+    """Draw J of many runs, a dot each, over a box per method: median, quartiles, range within 1.5 of their distance.
 
     Parameters
     ----------
@@ -52,20 +52,20 @@ def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_
     'J'
     """
     ax = axes(ax)
-    drawn = ax.boxplot(list(inertias.values()), widths=0.55, patch_artist=True)
+    drawn = ax.boxplot(list(inertias.values()), widths=0.55, patch_artist=True, showfliers=False)
     for box in drawn["boxes"]:
         box.set(facecolor=COLOURS[5], alpha=0.6)
     for median in drawn["medians"]:
         median.set(color=COLOURS[0], lw=2)
-    for outliers in drawn["fliers"]:
-        outliers.set(marker="o", ms=3.5, mfc="none", mec="0.3", mew=0.7)
+    for place, values in enumerate(inertias.values(), start=1):
+        beside = place + 0.4 * spread(len(values))  # runs that end alike would hide each other
+        ax.scatter(beside, values, s=9, color="0.25", alpha=0.5, linewidths=0, zorder=3)
     ax.set_xticks(range(1, len(inertias) + 1), list(inertias))
     if best_known is not None:
         ax.axhline(best_known, color="black", ls="--", lw=1, zorder=1, label=f"best known: {best_known:.6g}")
-        ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False)  # outside: boxes may be anywhere
     ax.ticklabel_format(axis="y", useOffset=False)
     ax.set(ylabel="J")
-    return ax
+    return titled(ax, "")
 
 
 def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str] | None = None) -> Axes:

@@ -70,8 +70,10 @@ def finish(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> N
     """
     end = "in the end" if inertia == best[-1] else "after refinement"
     ax.axhline(inertia, color="black", ls="--", lw=1, zorder=1.5, label=f"{end}: {inertia:.6g}")
-    low = min(inertia, best[-1])
-    high = min(current.max(), low + 2 * (np.quantile(current, 0.95) - low))
+    low, high = min(inertia, best[-1]), current.max()
+    usual = 2 * (np.quantile(current, 0.95) - low)
+    if usual < (high - low) / 2:
+        high = low + usual
     margin = 0.05 * (high - low) or 0.05
     begun = f" (begun at {current[0]:.6g})" if current[0] > high else ""
     ax.set(ylim=(low - 2 * margin, high + margin), xlabel="iteration", ylabel=f"J{begun}")

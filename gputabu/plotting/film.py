@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 #: Frames that the tail of a centre goes back.
 TAIL = 6
 #: Frames for which the last picture stays.
-HELD = 8
+HELD = 4
 
 
 def animation(
@@ -75,7 +75,7 @@ def animation(
     --------
     >>> from gputabu import TabuKMeans, plotting
     >>> X = [[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]]
-    >>> film = plotting.animation(X, TabuKMeans(2, max_iter=5, random_state=0).fit(X))
+    >>> film = plotting.animation(X, TabuKMeans(2, max_iter=2, random_state=0).fit(X))
     >>> "data:image/png" in film.to_jshtml()
     True
     """
@@ -111,7 +111,7 @@ def write(film: FuncAnimation, path: Any, fps: int = 6) -> Path:
     --------
     >>> from gputabu import TabuKMeans, plotting
     >>> X = [[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]]
-    >>> film = plotting.animation(X, TabuKMeans(2, max_iter=5, random_state=0).fit(X))
+    >>> film = plotting.animation(X, TabuKMeans(2, max_iter=2, random_state=0).fit(X))
     >>> plotting.write(film, getfixture("tmp_path") / "search.gif").name
     'search.gif'
     """
@@ -138,6 +138,8 @@ class Scene:
         left, right = figure.subplots(1, 2, width_ratios=[1.15, 1])
         self._clusters(left)
         self._course(right)
+        for ax in (left, right):
+            ax.get_legend().set_in_layout(False)  # there is room below the title; a narrow figure keeps its axes
         figure.draw_without_rendering()
         figure.set_layout_engine("none")  # the axes stay where they are
 

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from gputabu.plotting.style import spread
 from gputabu.validation import check_int
-
-#: The golden ratio: its multiples spread evenly, however many there are.
-GOLDEN = (5**0.5 - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,7 @@ class Plane:
         """As `places`, (n, d) -> (n, 2), where points along a line are spread in height to be seen."""
         found = self.places(points)
         if self.line:
-            found[:, 1] = np.arange(len(found)) * GOLDEN % 1 - 0.5
+            found[:, 1] = spread(len(found))
         return found
 
     def name(self, ax: Any) -> None:

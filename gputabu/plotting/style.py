@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9", "#F0E442")
 #: When the colours are used up they come again with another marker: 63 clusters differ.
 MARKERS = "os^Dv<>ph"
+#: The golden ratio: its multiples spread evenly, however many there are.
+GOLDEN = (5**0.5 - 1) / 2
 #: Of a legend.
 COLUMNS = 2
 #: Marks of centres: on any colour.
@@ -52,6 +54,11 @@ def mark(ax: Axes, places: np.ndarray, label: str, **style: Any) -> Any:
     size = float(np.clip(1500 / max(len(places), 12), 40, 130))
     style = {"s": size, "linewidths": 1.5, "zorder": 3, **style}
     return ax.scatter(places[:, 0], places[:, 1], label=label, **style)
+
+
+def spread(n: int) -> np.ndarray:
+    """Numbers from -0.5 to 0.5, (n,), to draw beside each other what would be on one line; the same every time."""
+    return np.arange(n) * GOLDEN % 1 - 0.5
 
 
 def titled(ax: Axes, title: str) -> Axes:
