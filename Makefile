@@ -6,6 +6,7 @@
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
+# make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format docs bench bench-quality counts kernel-table wheel clean
+.PHONY: demo test check format docs bench bench-quality counts kernel-table notebooks wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -27,6 +28,7 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python notebooks/sync.py --check
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
@@ -48,6 +50,9 @@ counts: $(READY)
 
 kernel-table: $(READY)
 	$(BIN)/python benchmarks/kernel_table.py --readme
+
+notebooks: $(READY)
+	$(BIN)/python notebooks/sync.py
 
 wheel: $(READY)
 	$(BIN)/python -m build --wheel

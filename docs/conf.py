@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -51,6 +52,15 @@ def make(app: Sphinx) -> None:
     told = python("-m", "typer", "gputabu.cli", "utils", "docs", "--name", "gputabu")
     _, mark, commands = told.partition("\n## ")  # the page has an introduction of its own
     (MADE / "commands.md").write_text(mark + commands, encoding="utf-8")
+    told = "\n".join(summary(path) for path in sorted(HERE.parent.glob("notebooks/*.ipynb")))
+    (MADE / "notebooks.md").write_text(told, encoding="utf-8")
+
+
+def summary(path: Path) -> str:
+    """The title of a notebook and what it says of itself."""
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    title, *text = "".join(cells[0]["source"]).strip().split("\n\n")
+    return f"#{title}\n\n`notebooks/{path.name}`\n\n" + "\n\n".join(text) + "\n"
 
 
 def python(*arguments: str | Path) -> str:

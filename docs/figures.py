@@ -12,10 +12,11 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_iris, make_blobs
 
 from gputabu import TabuKMeans, lloyd, plotting, quantized, relocation, select_k
+from gputabu.plotting.style import COLOURS
 from gputabu.points import exponent, from_limbs, limbs
 from gputabu.results import Clustering
 
-BLUE, ORANGE, GREEN, PINK, RED, SKY, _ = plotting.COLOURS
+BLUE, ORANGE, GREEN, PINK, RED, SKY, _ = COLOURS
 #: So that a figure looks the same on every machine that has only Matplotlib's own fonts.
 STYLE = {
     "font.size": 9,
@@ -120,7 +121,7 @@ def relocated() -> Figure:
     figure = Figure(figsize=(8.4, 2.9), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     for ax, shown, title in ((left, stuck, "K-Means stops here"), (right, found, "one relocation later")):
-        ax.scatter(*X.T, s=9, c=[plotting.COLOURS[k] for k in shown.labels], linewidths=0, alpha=0.7)
+        ax.scatter(*X.T, s=9, c=[COLOURS[k] for k in shown.labels], linewidths=0, alpha=0.7)
         ax.scatter(*shown.centers.T, marker="X", s=90, c="black", edgecolors="white", linewidths=1.2, zorder=3)
         ax.set_title(f"{title}: J = {shown.inertia:.0f}")
         frame(ax)
