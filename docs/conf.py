@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +24,7 @@ version = release = gputabu.__version__
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"]
 exclude_patterns = ["made/*.md"]
+smartquotes_action = "qe"  # not dashes: --out is an option
 default_role = "py:obj"  # `name` in a docstring is a link where there is such a thing, and code elsewhere
 
 autodoc_typehints = "none"  # the docstrings have them, in words
@@ -51,9 +54,15 @@ def make(app: Sphinx) -> None:
     python(HERE / "figures.py")
     told = python("-m", "typer", "gputabu.cli", "utils", "docs", "--name", "gputabu")
     _, mark, commands = told.partition("\n## ")  # the page has an introduction of its own
+    commands = re.sub(r"\x08\n(.*?)\n(?=\n)", example, commands, flags=re.DOTALL)
     (MADE / "commands.md").write_text(mark + commands, encoding="utf-8")
     told = "\n".join(summary(path) for path in sorted(HERE.parent.glob("notebooks/*.ipynb")))
     (MADE / "notebooks.md").write_text(told, encoding="utf-8")
+
+
+def example(found: re.Match[str]) -> str:
+    """Lines of a help text that are not to be joined: a backspace is before them."""
+    return f"```text\n{html.unescape(found[1])}\n```\n"
 
 
 def summary(path: Path) -> str:
