@@ -14,6 +14,8 @@ from gputabu.validation import check_int
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+#: J in the end is of centres in the dtype of the points; a difference like this is no refinement.
+ROUNDING = 1e-6
 #: Colours of J_n, J_b and of what is worth a look.
 CURRENT, BEST, LAST = COLOURS[5], COLOURS[0], COLOURS[4]
 
@@ -68,7 +70,7 @@ def finish(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> N
 
     So may its own start. A few values of J far above the rest are cut off, and the axis says where it began.
     """
-    end = "in the end" if inertia == best[-1] else "after refinement"
+    end = "after refinement" if inertia < best[-1] * (1 - ROUNDING) else "in the end"
     ax.axhline(inertia, color="black", ls="--", lw=1, zorder=1.5, label=f"{end}: {inertia:.6g}")
     low, high = min(inertia, best[-1]), current.max()
     usual = 2 * (np.quantile(current, 0.95) - low)

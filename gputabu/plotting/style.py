@@ -76,4 +76,5 @@ def legend(ax: Axes) -> float:
     if rows:
         style = {"ncols": COLUMNS, "frameon": False, "borderaxespad": 0, "columnspacing": 1.5}
         ax.legend(loc="lower left", bbox_to_anchor=(0, 1), **style)
+        ax.yaxis.get_offset_text().set_horizontalalignment("right")  # a factor such as 1e11 has its place beside it
     return 6 + 1.6 * FontProperties(size=rcParams["legend.fontsize"]).get_size_in_points() * rows
