@@ -49,11 +49,14 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            float32 and float64 are clustered as they are; float16 and integers are widened. An array on a
-            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays.
+            An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, or a data frame of pandas, Polars, PyArrow
+            or cuDF. float32 and float64 are clustered as they are; float16, bfloat16 and integers are widened.
+            What is on a GPU stays there. Results are of the kind that came in; of frames they are arrays, NumPy's or,
+            of cuDF, CuPy's, unless `set_output` asks for frames and series.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, and otherwise
+            absent.
 
         Returns
         -------
@@ -68,8 +71,11 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
         self._store(found).labels_ = self._labelled(found.labels, X)
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Any:
         """The nearest cluster of every sample, the lowest number on ties.
+
+        After `set_output(transform="pandas")` or `"polars"` it is a Series called "cluster", in pandas with the index
+        of `X`; so are the `labels_` of fits from then on.
 
         Parameters
         ----------
@@ -77,14 +83,26 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
 
         Returns
         -------
-        labels : ndarray of shape (n_samples,), int32
+        labels : array or Series of shape (n_samples,), int32
+            Of the kind of `X`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from gputabu import KMeans
+        >>> frame = pd.DataFrame({"x": [0.0, 1.0, 10.0]}, index=["a", "b", "c"])
+        >>> model = KMeans(2, init=[0, 2]).set_output(transform="pandas").fit(frame)
+        >>> model.predict(frame.loc[["c", "a"]])
+        c    1
+        a    0
+        Name: cluster, dtype: int32
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:
             labels = ops.fetch(ops.label(self._centers()[None]), 0)
         return self._labelled(returned(labels, points), X)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
         """Euclidean distance of every sample to every centre.
 
         Parameters
@@ -93,7 +111,8 @@ class _Clusterer(Storable, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Cl
 
         Returns
         -------
-        distances : ndarray of shape (n_samples, n_clusters)
+        distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
+            Of the kind of `X`.
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:

@@ -27,10 +27,16 @@ def matrix(frame: Any, name: str) -> Any:
     """The values of a frame, (N, d), in NumPy or, of cuDF, in CuPy; not copied where they lie in one piece."""
     if dependencies.is_polars_lazyframe(frame):
         raise TypeError(f"{name} is a LazyFrame and must have values: pass {name}.collect().")
-    columns = nw.from_native(frame, eager_only=True)
-    for column in columns.iter_columns():
+    whole = nw.from_native(frame, eager_only=True)
+    columns = list(whole.iter_columns())
+    for column in columns:
         _check(column, f"{name} has column {column.name!r}", f"{name} has missing values in column {column.name!r}")
-    return frame.to_cupy() if dependencies.is_cudf_dataframe(frame) else columns.to_numpy()
+    if dependencies.is_cudf_dataframe(frame):
+        return frame.to_cupy()
+    dtypes = set(getattr(frame, "dtypes", ()))
+    if len(dtypes) == 1 and isinstance(next(iter(dtypes)), np.dtype):  # perhaps in one piece
+        return whole.to_numpy()
+    return np.column_stack([column.to_numpy() for column in columns]) if columns else np.empty(whole.shape)
 
 
 def vector(series: Any, name: str) -> Any:

@@ -241,7 +241,7 @@ def test_wrong_options_get_a_sentence(tmp_path, options, said):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.reproduce, "find_spec", lambda name: None)
     done = reproduce(tmp_path)
     assert done.exit_code == 2 and "gputabu[reproduce]" in done.output
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gputabu import datasets, page, quantized
+from gputabu.markup import number, row, tag
 from gputabu.outcomes import Experiment, Outcome, Results, Settings
 from gputabu.paper import TABLES
 from gputabu.results import Clustering
@@ -101,8 +102,8 @@ def test_the_page_stands_alone(report):
 def test_everything_is_escaped(report):
     assert "<script" not in report
     assert "The file &lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in report
-    assert page.tag("p", "<b>", page.tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
-    assert page.row("<", "<td>", page.number("1")) == (
+    assert tag("p", "<b>", tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
+    assert row("<", "<td>", number("1")) == (
         '<tr><th scope="row">&lt;</th><td>&lt;td&gt;</td><td class="number">1</td></tr>'
     )
 

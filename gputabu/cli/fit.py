@@ -89,7 +89,7 @@ def fit(
     \b
     gputabu fit data.csv -k 10
     gputabu fit iris.csv -k 3 --id name --scale zscore --out found
-    gputabu fit big.npy -k 100 --neighbourhood relocation --max-time 60 --out found
+    gputabu fit big.npy -k 100 --neighbourhood relocation --max-time 60
     zcat data.csv.gz | gputabu fit - -k 10 --json
 
     Prints what was found. With --out it also writes labels.csv (or .npy), centres.csv, model.npz (for predict),
