@@ -15,7 +15,7 @@ import gputabu
 from gputabu.points import Points
 from gputabu.recipe import Recipe
 from gputabu.results import Stop
-from gputabu.selection import sample
+from gputabu.selection import SAMPLE, sample
 from gputabu.tables import Table
 
 #: Columns of a screen; clusters listed one by one, and how many of the largest where there are more.
@@ -62,7 +62,7 @@ class Account:
     @cached_property
     def silhouettes(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Labels and silhouettes of a sample of the rows; None where they are not defined."""
-        rows = sample(Points.of(self.points), 0)
+        rows = sample(Points.of(self.points), SAMPLE, 0)
         labels = self.model.labels_[rows]
         if not 2 <= len(np.unique(labels)) < len(rows):
             return None

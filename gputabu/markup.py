@@ -68,7 +68,7 @@ def svg(draw: Drawing) -> str:
         figure = Figure(figsize=(4.8, 3.5), layout="constrained")
         ax = figure.subplots()
         draw(ax)
-        ax.set_title("")  # the caption says it
+        ax.set_title("", loc="left")  # the caption says it
         figure.savefig(held, format="svg", metadata={"Date": None})
     return f"data:image/svg+xml;base64,{base64.b64encode(held.getvalue()).decode()}"
 

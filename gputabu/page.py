@@ -183,7 +183,7 @@ REMARKS = (
     "in MATLAB on an Intel Core i5-2400.",
     "± is the standard error of an average. J has heavy tails: a few runs that end in a poor minimum move an average "
     "of 100 by several per cent, so that averages of one method differ from seed to seed.",
-    "Box plots show the median, the quartiles, the runs within 1.5 times the distance of the quartiles from them, "
-    "and every run beyond. The dashed line is the lowest J known.",
+    "Box plots show the median, the quartiles and the runs within 1.5 times the distance of the quartiles from them; "
+    "every run is a dot. The dashed line is the lowest J known.",
     "Every run is in results.csv; results.json also has the course and the clusters of the best run of each method.",
 )

@@ -16,6 +16,8 @@ from gputabu import plotting
 from gputabu.account import Account
 from gputabu.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
 from gputabu.outcomes import machine
+from gputabu.plotting.comparison import NAMES
+from gputabu.plotting.style import COLOURS
 from gputabu.selection import KSelection
 
 if TYPE_CHECKING:
@@ -48,14 +50,14 @@ def fit_page(account: Account) -> str:
 def selection_page(found: KSelection, source: str, command: str) -> str:
     """The report about a choice of K."""
     title = _title(source, found.n_clusters)
-    lead = f"{found.n_clusters} clusters are recommended by {plotting.NAMES[found.criterion]}."
-    names = {"n_clusters": "K", "inertia": "J", "gap_error": "± gap"} | plotting.NAMES
+    lead = f"{found.n_clusters} clusters are recommended by {NAMES[found.criterion]}."
+    names = {"n_clusters": "K", "inertia": "J", "gap_error": "± gap"} | NAMES
     cells = {names[name]: [f"{value:.7g}" for value in column] for name, column in found.table.items()}
     rows = []
     for i, k in enumerate(found.table["n_clusters"]):
         chosen = tag("strong", f"{k} ✓") if k == found.n_clusters else k
         rows.append(row(chosen, *(number(column[i]) for column in list(cells.values())[1:])))
-    liked = {plotting.NAMES[name]: f"K = {k}" for name, k in found.recommended.items()}
+    liked = {NAMES[name]: f"K = {k}" for name, k in found.recommended.items()}
     table = scrolling("Criteria", titles(*cells, style="number"), rows)
     return document(
         title,
@@ -136,7 +138,7 @@ def fit_drawings(account: Account) -> Iterator[tuple[str, Drawing]]:
 def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:
     yield "The criteria over K", found.plot
     if len(found.asked) == 1:
-        names = [name for name in plotting.NAMES if name in found.table]
+        names = [name for name in NAMES if name in found.table]
         yield "All criteria, each from its worst to its best", lambda ax: plotting.selection(found, ax, names)
     yield "J over K", lambda ax: draw_inertia(found, ax)
     sizes = np.bincount(found.labels, minlength=found.n_clusters)
@@ -156,10 +158,10 @@ def draw_sizes(sizes: np.ndarray, ax: Axes) -> None:
     """A bar per cluster; of very many, in order of size."""
     k = len(sizes)
     if k > NUMBERED:
-        ax.step(np.arange(1, k + 1), np.sort(sizes)[::-1], where="mid", color=plotting.COLOURS[0])
+        ax.step(np.arange(1, k + 1), np.sort(sizes)[::-1], where="mid", color=COLOURS[0])
         ax.set(xlabel="clusters, the largest first", ylabel="rows", ylim=(0, None))
         return
-    ax.bar(np.arange(k), sizes, color=[plotting.COLOURS[i % len(plotting.COLOURS)] for i in range(k)])
+    ax.bar(np.arange(k), sizes, color=[COLOURS[i % len(COLOURS)] for i in range(k)])
     ax.set(xlabel="cluster", ylabel="rows")
     ax.locator_params(axis="x", integer=True)
 
@@ -172,8 +174,8 @@ def draw_silhouettes(labels: np.ndarray, values: np.ndarray, ax: Axes) -> None:
         mine = labels[order] == label
         ax.fill_betweenx(
             place, 0, np.where(mine, values[order], 0), where=mine, step="mid", lw=0.6,
-            facecolor=plotting.COLOURS[label % len(plotting.COLOURS)],
-            edgecolor=plotting.COLOURS[label % len(plotting.COLOURS)],
+            facecolor=COLOURS[label % len(COLOURS)],
+            edgecolor=COLOURS[label % len(COLOURS)],
         )  # fmt: skip
     found = np.unique(labels)
     middles = [place[labels[order] == label].mean() for label in found]
@@ -188,7 +190,7 @@ def draw_silhouettes(labels: np.ndarray, values: np.ndarray, ax: Axes) -> None:
 
 def draw_inertia(found: KSelection, ax: Axes) -> None:
     ks = found.table["n_clusters"]
-    ax.plot(ks, found.table["inertia"], "o-", ms=4, color=plotting.COLOURS[0])
+    ax.plot(ks, found.table["inertia"], "o-", ms=4, color=COLOURS[0])
     ax.axvline(found.n_clusters, color="black", ls="--", lw=1)
     ax.set(xlabel="number of clusters K", ylabel="J", ylim=(0, None))
     ax.locator_params(axis="x", integer=True)

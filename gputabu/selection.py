@@ -202,7 +202,7 @@ class Measures:
         points = ops.points
         self.ops = ops
         self.least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
-        self.sample = sample(points, seed)
+        self.sample = sample(points, SAMPLE, seed)
         self.silhouette = Silhouette(ops.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
 
     def row(self, rung: Rung) -> dict[str, float]:
@@ -234,11 +234,11 @@ class Measures:
         return row
 
 
-def sample(points: Points, seed: int) -> np.ndarray:
-    """Row numbers of at most SAMPLE points of positive weight, one at random in each of as many stretches of rows."""
+def sample(points: Points, size: int, seed: int) -> np.ndarray:
+    """Row numbers of at most `size` points of positive weight, one at random in each of as many stretches of rows."""
     rows = None if points.weights is None else np.flatnonzero(np.concatenate(points.weights) > 0)
     n = points.n if rows is None else len(rows)
-    edges = np.arange(min(n, SAMPLE) + 1) * n // min(n, SAMPLE)
+    edges = np.arange(min(n, size) + 1) * n // min(n, size)
     words = draws.words(seed, 0, len(edges) - 1, purpose=Purpose.SAMPLE)
     chosen = edges[:-1] + draws.below(words, np.diff(edges))
     return chosen if rows is None else rows[chosen]

@@ -13,8 +13,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from gputabu import datasets, page, quantized
-from gputabu.markup import number, row, tag
+from gputabu import datasets, markup, page, quantized
+from gputabu.markup import row, tag
 from gputabu.outcomes import Experiment, Outcome, Results, Settings
 from gputabu.paper import TABLES
 from gputabu.results import Clustering
@@ -103,7 +103,7 @@ def test_everything_is_escaped(report):
     assert "<script" not in report
     assert "The file &lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in report
     assert tag("p", "<b>", tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
-    assert row("<", "<td>", number("1")) == (
+    assert row("<", "<td>", markup.number("1")) == (
         '<tr><th scope="row">&lt;</th><td>&lt;td&gt;</td><td class="number">1</td></tr>'
     )
 

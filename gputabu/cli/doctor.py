@@ -34,6 +34,7 @@ METHODS: dict[str, Callable[..., Clustering]] = {
 @app.command(cls=Command)
 def doctor(
     require_cuda: Annotated[bool, typer.Option(help="Fail where CUDA cannot be used.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compile nothing: leave out comparisons with NumPy.")] = False,
     debug: Debug = False,
 ) -> None:
     """Say what is installed and which backend runs here, and test it on a small scale.
@@ -52,11 +53,13 @@ def doctor(
     say("CuPy", cupy_version())
     say("numba", "not installed" if find_spec("numba") is None else version("numba"))
     checks: dict[str, Callable[[], str]] = {"NumPy": reaches_optimum}
-    if numba_unusable() is None:  # one dtype: each takes its time to compile
+    if numba_unusable() is None and not quick:  # one dtype: each takes its time to compile
         checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
     if missing is None:
+        checks["device"] = describe_device
+    if missing is None and not quick:
         both: list[Any] = [np.float32, np.float64]
-        checks |= {"device": describe_device, "kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
+        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
     say("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
     passed = [run(name, check) for name, check in checks.items()]
     if require_cuda and missing is not None:
