@@ -37,11 +37,14 @@ plotting.clusters(X, found.best, right)
 plt.show()
 
 # %% [markdown]
-# Every curve goes from its worst value to its best, which is on top. Where the dots are in line, the criteria agree.
+# Every curve goes from its worst value to its best, which is on top. A large dot is what a criterion recommends.
+# Where the dots are in line, the criteria agree. Five of them do.
 #
 # ## J alone
 #
-# The elbow of J is there if one knows where to look. BIC and the gap statistic find it without looking.
+# The elbow of J is there if one knows where to look. BIC finds it without looking. The gap statistic is highest at
+# seven as well. But its rule takes the first K whose gap the next one does not surpass by more than an error, and
+# that stops at a small bump on the way up. Draw the curve before you believe the number.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")

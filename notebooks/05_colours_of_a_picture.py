@@ -103,7 +103,8 @@ compare(PALETTES[0])
 # %% [markdown]
 # ## More colours
 #
-# With more colours the pictures look alike, and the error maps still differ.
+# With more colours the pictures look alike, and the error maps still differ. Look at the bud in the lower right
+# corner: from a random start there is no colour for its yellow and green.
 
 # %%
 compare(PALETTES[1])
