@@ -148,7 +148,7 @@ def test_what_is_no_table(name, content, message, tmp_path):
 
 def test_no_file(tmp_path):
     for name in ("nothing.csv", "nothing.npy", "nothing.parquet"):
-        with pytest.raises(ValueError, match="cannot be read: .*No such file"):
+        with pytest.raises(ValueError, match=r"cannot be read: .*No such file"):
             read(tmp_path / name)
     with pytest.raises(ValueError, match="cannot be read: Is a directory"):
         read(tmp_path)
