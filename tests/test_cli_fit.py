@@ -253,8 +253,8 @@ def test_pipes(iris_csv, tmp_path):
     environment = os.environ | {"PYTHONWARNINGS": "error"}
     text = "".join(f"{i},{20_000 * (i % 2)}\n" for i in range(20_000))
     ran = subprocess.run(
-        [*COMMAND, "fit", "-", "-k", "2", "--method", "k-means", "--backend", "numpy", "--json",
-         "--out", tmp_path / "o"],
+        [*COMMAND, "fit", "-", "-k", "2", "--method", "k-means", "--backend", "numpy", "--json", "--out", "o"],
+        cwd=tmp_path,
         input=text, capture_output=True, text=True, env=environment, timeout=120,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
