@@ -144,10 +144,7 @@ class TestErrors:
     )
     def test_a_sentence(self, monkeypatch, error, code, said):
         done = self.run(monkeypatch, error)
-        assert (done.exit_code, done.stderr.splitlines()[-1]) == (
-            code,
-            f"gputabu datasets: {said}".replace("gputabu", done.stderr.split()[0], 1),
-        )
+        assert (done.exit_code, done.stderr) == (code, f"gputabu datasets: {said}\n")
         assert "Traceback" not in done.output
 
     def test_debug_raises(self, monkeypatch):

@@ -16,7 +16,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gputabu import cli, datasets, experiments, lloyd, outcomes, page, quantized, reassignment
+from gputabu import cli, datasets, experiments, lloyd, markup, outcomes, quantized, reassignment
 from gputabu.paper import TABLES
 from gputabu.results import Stop
 from gputabu.verdicts import Sample, judge
@@ -29,7 +29,7 @@ ENVIRONMENT = dict(os.environ)
 @pytest.fixture(autouse=True)
 def _only_iris(monkeypatch, tmp_path):
     """A machine with scikit-learn's Iris and no other data, and no network; TSC shortened, pictures left out."""
-    monkeypatch.setattr(page, "svg", lambda draw: "data:,")
+    monkeypatch.setattr(markup, "svg", lambda draw: "data:,")
     monkeypatch.delenv("GPUTABU_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets, "download", unreachable)

@@ -63,7 +63,7 @@ def fail(ctx: Any, text: str, code: int) -> int:
 
 
 def tell(ctx: Any, text: str) -> None:
-    typer.echo(f"{ctx.command_path}: {text}", err=True)
+    typer.echo(f"gputabu {ctx.command.name}: {text}", err=True)
 
 
 def sentence(error: BaseException) -> str:
