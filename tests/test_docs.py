@@ -27,7 +27,7 @@ PAGES = sorted(
     for path in ROOT.glob(pattern)
     if "made" not in path.parts
 )
-#: Commands that take long or reach out; their options are parsed, and no more.
+#: Commands that take long; their options are checked, and no more.
 COSTLY = ("reproduce", "doctor", "bench")
 #: Public names that the package does not list in `__all__`.
 FUNCTIONS = ["quantized.search", "relocation.search", "reassignment.search", "lloyd.run", "datasets.load"]
@@ -58,14 +58,14 @@ def commands(text):
 
 
 def run_command(words):
-    """Run a command, or check its options where running it would take long."""
-    if words[0] not in COSTLY:
-        done = CliRunner().invoke(cli.app, words)
-        assert done.exit_code == 0, f"gputabu {shlex.join(words)}: {done.output}"
-        return
+    """Check the options of a command, and run it unless it takes long or reads a file that the page has not made."""
     group = typer.main.get_command(cli.app)
     context = group.make_context("gputabu", words[:1], resilient_parsing=True)
-    group.get_command(context, words[0]).make_context(words[0], words[1:], parent=context)
+    parsed = group.get_command(context, words[0]).make_context(words[0], list(words[1:]), parent=context)
+    files = [parsed.params[name] for name in ("data", "model") if name in parsed.params]
+    if words[0] not in COSTLY and all(Path(file).exists() for file in files):
+        done = CliRunner().invoke(cli.app, words)
+        assert done.exit_code == 0, f"gputabu {shlex.join(words)}: {done.output}"
 
 
 def run_session(text, names, page, line):
