@@ -279,7 +279,8 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ. The refinement of
+        the best may take a tenth of it more.
     target : float, default=0
         J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"

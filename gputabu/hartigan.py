@@ -61,7 +61,7 @@ def improve(
         if watch.each:
             cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
             watch.tell(number, positions[active], cost, cost, np.zeros(len(active), np.bool_))
-        if watch.halted:
+        if watch.hurried():
             return found
     settled = np.setdiff1d(np.flatnonzero(found.moves), active)
     again = settled[_relabelled(ops, found.centers[settled], ended[settled])]

@@ -120,14 +120,14 @@ def run(
 
 def refined(ops: Ops, centers: np.ndarray, refine: str, watch: Watch) -> np.ndarray:
     """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
-    rounds = 1 if watch.halted or refine == "centroid" else REFINE_ITER
+    rounds = 1 if watch.hurried() or refine == "centroid" else REFINE_ITER
     watch.enter("refine", rounds)
     return further(ops, descend(ops, centers, rounds, watch=watch).centers, refine, watch)
 
 
 def further(ops: Ops, centers: np.ndarray, refine: str | None, watch: Watch) -> np.ndarray:
     """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for."""
-    if refine != "hartigan" or watch.halted:
+    if refine != "hartigan" or watch.hurried():
         return centers
     watch.enter("refine", hartigan.ROUNDS)
     return hartigan.improve(ops, centers, watch).centers
@@ -173,9 +173,9 @@ def descend(
         for i in np.flatnonzero(over):
             stops[active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
         watch.tell(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
-        if watch.halted:
+        if watch.hurried():
             for i in np.flatnonzero(~over):
-                stops[active[i]] = watch.halted
+                stops[active[i]] = watch.early
             break
         if over.any():
             keep = np.flatnonzero(~over)

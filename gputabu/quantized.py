@@ -122,7 +122,8 @@ def search(
     patience : int, optional
         r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two runs differ.
+        Seconds after which the search stops, whatever it has found; only then may two runs differ. The refinement of
+        the best may take a tenth of it more.
     target : float
         J at which a restart stops; 0 for none.
     refine : {"lloyd", "centroid", "hartigan"}

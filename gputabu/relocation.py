@@ -81,7 +81,8 @@ def search(
     patience : int, optional
         Iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two runs differ.
+        Seconds after which the search stops, whatever it has found; only then may two runs differ. The refinement of
+        the best may take a tenth of it more.
     target : float
         J at which a restart stops.
     candidates : int
@@ -156,7 +157,7 @@ def search(
 def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str) -> lloyd.Descent:
     """K-Means from centers (R, K, d), the search, and the refinement of the best."""
     watch = orders.watch
-    rounds = 1 if watch.halted else START_ITER
+    rounds = 1 if watch.hurried() else START_ITER
     watch.enter("start", rounds)
     begun = lloyd.descend(ops, centers, rounds, watch=watch, traced=centers.shape[1] == 1)
     if centers.shape[1] == 1:  # nowhere to relocate to

@@ -18,15 +18,15 @@ from gputabu.markup import Drawing, Markup, document, facts, figures, number, ro
 from gputabu.outcomes import machine
 from gputabu.plotting.comparison import NAMES
 from gputabu.plotting.style import COLOURS
-from gputabu.selection import KSelection
+from gputabu.selection import SAMPLE, KSelection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 #: Clusters and columns that the page lists; more of them are in the files beside it.
 CLUSTERS, COLUMNS = 100, 12
-#: More clusters than these are drawn without their numbers; more restarts than these are not drawn.
-NUMBERED, RESTARTS = 40, 30
+#: More restarts than these are not drawn.
+RESTARTS = 30
 STOPPED = "Interrupted: this is the best found so far."
 PICTURELESS = "The report has no pictures: Matplotlib is not installed (pip install 'gputabu[plot]')."
 
@@ -127,12 +127,11 @@ def fit_drawings(account: Account) -> Iterator[tuple[str, Drawing]]:
     yield f"The clusters{plane}", lambda ax: _clusters_drawn(account, ax)
     behind = [i for i in range(len(model.inertias_)) if model.inertias_[i] != model.inertia_][:RESTARTS]
     yield "J in the course of the search", lambda ax: plotting.trace(model, ax, behind)
-    yield "Rows in every cluster", lambda ax: draw_sizes(account.sizes, ax)
+    yield "Rows in every cluster", lambda ax: plotting.sizes(model, ax)
     if account.silhouettes is not None:
-        labels, values = account.silhouettes
-        many = f"{len(labels):,} rows"
+        many = f"{len(account.silhouettes[0]):,} rows"
         caption = f"Silhouettes of {many}: 1 well inside its cluster, 0 between two, below 0 nearer to another"
-        yield caption, lambda ax: draw_silhouettes(labels, values, ax)
+        yield caption, lambda ax: plotting.silhouette(account.points, model, ax, sample=SAMPLE)
 
 
 def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:
@@ -141,8 +140,7 @@ def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:
         names = [name for name in NAMES if name in found.table]
         yield "All criteria, each from its worst to its best", lambda ax: plotting.selection(found, ax, names)
     yield "J over K", lambda ax: draw_inertia(found, ax)
-    sizes = np.bincount(found.labels, minlength=found.n_clusters)
-    yield f"Rows in each of {found.n_clusters} clusters", lambda ax: draw_sizes(sizes, ax)
+    yield f"Rows in each of {found.n_clusters} clusters", lambda ax: plotting.sizes(found.best, ax)
 
 
 def _clusters_drawn(account: Account, ax: Axes) -> None:
@@ -152,40 +150,6 @@ def _clusters_drawn(account: Account, ax: Axes) -> None:
         scaled = f" ({account.recipe.scale})" if account.recipe.scale else ""
         ax.set_xlabel(names[0] + scaled)
         ax.set_ylabel(names[1] + scaled if len(names) > 1 else "")
-
-
-def draw_sizes(sizes: np.ndarray, ax: Axes) -> None:
-    """A bar per cluster; of very many, in order of size."""
-    k = len(sizes)
-    if k > NUMBERED:
-        ax.step(np.arange(1, k + 1), np.sort(sizes)[::-1], where="mid", color=COLOURS[0])
-        ax.set(xlabel="clusters, the largest first", ylabel="rows", ylim=(0, None))
-        return
-    ax.bar(np.arange(k), sizes, color=[COLOURS[i % len(COLOURS)] for i in range(k)])
-    ax.set(xlabel="cluster", ylabel="rows")
-    ax.locator_params(axis="x", integer=True)
-
-
-def draw_silhouettes(labels: np.ndarray, values: np.ndarray, ax: Axes) -> None:
-    """The silhouettes of every cluster, the largest on top, and their mean."""
-    order = np.lexsort((values, -labels))
-    place = np.arange(len(order))
-    for label in np.unique(labels):
-        mine = labels[order] == label
-        ax.fill_betweenx(
-            place, 0, np.where(mine, values[order], 0), where=mine, step="mid", lw=0.6,
-            facecolor=COLOURS[label % len(COLOURS)],
-            edgecolor=COLOURS[label % len(COLOURS)],
-        )  # fmt: skip
-    found = np.unique(labels)
-    middles = [place[labels[order] == label].mean() for label in found]
-    if len(found) <= NUMBERED:
-        ax.set_yticks(middles, [str(label) for label in found], fontsize=8 if len(found) <= 20 else 5)
-    else:
-        ax.set_yticks([])
-    ax.axvline(values.mean(), color="black", ls="--", lw=1, label=f"mean: {values.mean():.3f}")
-    ax.set(xlabel="silhouette", ylabel="cluster")
-    ax.legend(loc="lower right", bbox_to_anchor=(1, 1), frameon=False)
 
 
 def draw_inertia(found: KSelection, ax: Axes) -> None:

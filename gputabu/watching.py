@@ -23,6 +23,9 @@ from gputabu.ledgers import Ledger
 from gputabu.results import Stop
 from gputabu.validation import check_flag, check_real
 
+#: Of the time for a search, what may be taken with the refinement of what it has found.
+GRACE = 1.1
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -87,7 +90,8 @@ class Watch:
         self.begun = time.perf_counter()
         self.callback = check_callback(callback)
         self.progress = check_flag("progress", progress)
-        self.deadline = math.inf if max_time is None else self.begun + check_real("max_time", max_time, 0)
+        seconds = math.inf if max_time is None else check_real("max_time", max_time, 0)
+        self.deadline, self.latest = self.begun + seconds, self.begun + seconds * GRACE
         self.interrupts = Interrupts()
         self.n_clusters, self.best = 0, math.inf
         self.batch = np.zeros(0, np.uint64)  # numbers of the restarts that run
@@ -138,11 +142,12 @@ class Watch:
         return self.callback is not None
 
     def hurried(self) -> bool:
-        return self.halted is not None
+        """Whether what is before and behind the search is to end too: halted, or so much later than the time allows."""
+        return self.halted is not None or (self.timed and time.perf_counter() >= self.latest)
 
     def over(self) -> bool:
         """Whether the search is to end: halted, or out of time."""
-        return self.hurried() or (self.timed and time.perf_counter() >= self.deadline)
+        return self.halted is not None or (self.timed and time.perf_counter() >= self.deadline)
 
     def due(self) -> bool:
         """Whether it is time for a glance: never without a bar."""
