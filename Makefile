@@ -1,10 +1,12 @@
 # make demo   cluster Iris as the paper does, print its Table I beside ours, write a picture
 # make test   everything that can be tested on this machine
 # make check  lint, format, types, import layers
+# make docs   the documentation as a site, into site/; a warning fails it
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
+# make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format bench bench-quality counts kernel-table wheel clean
+.PHONY: demo test check format docs bench bench-quality counts kernel-table notebooks wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -26,10 +28,14 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python notebooks/sync.py --check
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY)
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
 
 bench: $(READY)
 	$(BIN)/python benchmarks/bench.py
@@ -45,11 +51,14 @@ counts: $(READY)
 kernel-table: $(READY)
 	$(BIN)/python benchmarks/kernel_table.py --readme
 
+notebooks: $(READY)
+	$(BIN)/python notebooks/sync.py
+
 wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist demo quality .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist demo quality site docs/made .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.cupy: $(READY)
 	-$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/cupy cupy-cuda12x cuda-pathfinder

@@ -14,7 +14,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -28,9 +27,11 @@ from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_info
 
 from gputabu import Clustering, Points, TabuKMeans, datasets, lloyd, quantized, reassignment
+from gputabu import speed as speeds
 from gputabu.backend import hold, numba_unusable
 from gputabu.backend.workers import thread_count
 from gputabu.paper import TABLES
+from gputabu.speed import tabu_step, timed
 
 try:
     import faiss
@@ -161,47 +162,16 @@ def speed() -> list[dict[str, Any]]:
 
 
 def per_iteration(n: int, d: int, k: int, dtype: type) -> dict[str, float]:
-    """All kinds of iteration by turns, so that a machine that drifts favours none; the median of the rounds.
-
-    A Lloyd iteration is a fraction of what 32 iterations take longer than 2: set-up and copies cancel, and
-    thirty are enough for their noise not to matter.
-    """
+    """Milliseconds of all kinds of iteration; of faiss as well, where it is installed."""
     X = np.random.default_rng(0).standard_normal((n, d), dtype=dtype)
-    means = np.arange(k) * (n // k)
-    held = {backend: hold(Points.of(X), backend) for backend in BACKENDS}
-
-    def theirs(rounds: int) -> float:  # tol=0: it must make all the iterations that are timed
-        model = KMeans(k, init=X[means], n_init=1, tol=0, algorithm="lloyd", max_iter=rounds)
-        return timed(model.fit, X)[0]
-
-    def ours(rounds: int) -> float:
-        return timed(lloyd.descend, ops, X[means][None].astype(float), rounds)[0]
+    start = X[np.arange(k) * (n // k)]
 
     def of_faiss(rounds: int) -> float:
         model = faiss.Kmeans(d, k, niter=rounds, max_points_per_centroid=n, min_points_per_centroid=1)
-        return timed(lambda: model.train(X, init_centroids=X[means]))[0]
+        return timed(lambda: model.train(X, init_centroids=start))[0]
 
-    taken: dict[str, list[float]] = {"sklearn": []}
-    for _ in range(ROUNDS):
-        taken["sklearn"].append((theirs(32) - theirs(2)) / 30)
-        for backend, ops in held.items():
-            with ops:  # only now: it holds BLAS at one thread
-                taken.setdefault(f"tabu, {backend}", []).append(tabu_step(ops, means[None]))
-                taken.setdefault(f"Lloyd, {backend}", []).append((ours(32) - ours(2)) / 30)
-        if faiss and dtype is np.float32:  # it knows no other
-            taken.setdefault("Lloyd, faiss", []).append((of_faiss(32) - of_faiss(2)) / 30)
-    return {name: 1000 * statistics.median(times) for name, times in taken.items()}
-
-
-def tabu_step(ops: Any, means: np.ndarray, typical: Callable[[list[float]], float] = statistics.median) -> float:
-    """Seconds of one tabu iteration, assign and survey: typically, of ten."""
-    plan = quantized.Plan()
-    state = quantized.begin(ops, means, plan)
-    taken = []
-    for _ in range(10):
-        seconds, state = timed(quantized.step, ops, state, plan)
-        taken.append(seconds)
-    return typical(taken)
+    others = {"Lloyd, faiss": of_faiss} if faiss and dtype is np.float32 else {}  # it knows no other
+    return speeds.per_iteration(X, k, BACKENDS, ROUNDS, others)
 
 
 def growth(plot: Path | None = None) -> list[dict[str, Any]]:
@@ -375,13 +345,6 @@ def at_hand(cases: Any) -> list[tuple[Case, np.ndarray]]:
         why = "has no such files" if FOLDER else "is not set"
         print(f"skipped {', '.join(missing)}: GPUTABU_DATA {why}")
     return [(case, X) for case, X in loaded if X is not None]
-
-
-def timed(call: Callable[..., Any], *arguments: Any, **options: Any) -> tuple[float, Any]:
-    """Seconds taken, and what came of it."""
-    begun = time.perf_counter()
-    result = call(*arguments, **options)
-    return time.perf_counter() - begun, result
 
 
 def yes(value: bool) -> str:

@@ -6,6 +6,8 @@ from gputabu.points import Points
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.selection import KSelection, select_k
 from gputabu.sources import chunked
+from gputabu.storage import load
+from gputabu.watching import Progress
 
 __version__ = "0.1.0"
 
@@ -15,10 +17,12 @@ __all__ = [
     "KMeans",
     "KSelection",
     "Points",
+    "Progress",
     "Stop",
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
     "chunked",
+    "load",
     "select_k",
 ]

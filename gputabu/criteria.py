@@ -20,7 +20,7 @@ more than about π times the average.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,46 +102,55 @@ def davies_bouldin(fit: Fit) -> float:
         return math.nan
     full = fit.weights > 0
     centers, spread = fit.centers[full], fit.spreads[full] / fit.weights[full]
-    apart = _distances(centers, centers)
+    apart = distances(centers, centers)
     apart[apart == 0] = np.inf  # itself
     return float(((spread[:, None] + spread) / apart).max(axis=1).mean())
 
 
 class Silhouette:
-    """Silhouettes (Rousseeuw 1987) over a sample of the points; the largest mean is best.
+    """The mean silhouette over a sample of the points; the largest is best.
 
     The distances are kept: they are the same for every K.
     """
 
     def __init__(self, sample: np.ndarray, weights: np.ndarray) -> None:
         self.weights = weights  # (S,)
-        self.distances = _distances(sample, sample)  # (S, S)
+        self.distances = distances(sample, sample)  # (S, S)
 
     def mean(self, labels: np.ndarray) -> float:
         """Over the sample, given its labels (S,); NaN where they are all the same."""
-        order = np.argsort(labels, kind="stable")
-        found, first, place = np.unique(labels[order], return_index=True, return_inverse=True)
-        if len(found) == 1:
+        if (labels == labels[0]).all():
             return math.nan
-        own = np.empty(len(labels), np.intp)  # position of the own cluster among those found
-        own[order] = place
-        sizes = np.add.reduceat(self.weights[order], first)
-        silhouettes = np.empty(len(labels))
-        step = max(1, SLICE // len(labels))
-        for a in range(0, len(labels), step):
-            mine = own[a : a + step]
-            rows = np.arange(len(mine))
-            terms = (self.distances[a : a + step] * self.weights)[:, order]
-            sums = np.add.reduceat(terms, first, axis=1)  # (rows, clusters)
-            others = sizes[mine] - 1
-            inside = sums[rows, mine] / np.where(others > 0, others, 1)
-            sums /= sizes
-            sums[rows, mine] = np.inf
-            outside = sums.min(axis=1)
-            longer = np.maximum(inside, outside)
-            alone = (others <= 0) | (longer == 0)
-            silhouettes[a : a + step] = np.where(alone, 0, (outside - inside) / np.where(alone, 1, longer))
-        return float((self.weights * silhouettes).sum() / self.weights.sum())
+        each = silhouettes(self.distances.__getitem__, self.weights, labels)
+        return float((self.weights * each).sum() / self.weights.sum())
+
+
+def silhouettes(rows: Callable[[slice], np.ndarray], weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Silhouettes (Rousseeuw 1987) of points in two clusters or more: weights (N,), labels (N,) -> (N,).
+
+    `rows` gives some rows of the (N, N) distances, which need not be held at once.
+    """
+    order = np.argsort(labels, kind="stable")
+    _, first, place = np.unique(labels[order], return_index=True, return_inverse=True)
+    own = np.empty(len(labels), np.intp)  # position of the own cluster among those found
+    own[order] = place
+    sizes = np.add.reduceat(weights[order], first)
+    found = np.empty(len(labels))
+    step = max(1, SLICE // len(labels))
+    for a in range(0, len(labels), step):
+        mine = own[a : a + step]
+        each = np.arange(len(mine))
+        terms = (rows(slice(a, a + step)) * weights)[:, order]
+        sums = np.add.reduceat(terms, first, axis=1)  # (rows, clusters)
+        others = sizes[mine] - 1
+        inside = sums[each, mine] / np.where(others > 0, others, 1)
+        sums /= sizes
+        sums[each, mine] = np.inf
+        outside = sums.min(axis=1)
+        longer = np.maximum(inside, outside)
+        alone = (others <= 0) | (longer == 0)
+        found[a : a + step] = np.where(alone, 0, (outside - inside) / np.where(alone, 1, longer))
+    return found
 
 
 def gap(inertias: np.ndarray, references: Sequence[Sequence[float]]) -> tuple[np.ndarray, np.ndarray]:
@@ -162,7 +171,7 @@ def within_one_error(gaps: np.ndarray, errors: np.ndarray) -> int:
     return int(enough[0]) if len(enough) else int(gaps.argmax())
 
 
-def _distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+def distances(A: np.ndarray, B: np.ndarray) -> np.ndarray:
     """Euclidean, by direct differences, added in the order of features: (n, d), (m, d) -> (n, m)."""
     total = np.zeros((len(A), len(B)))
     step = max(1, SLICE // len(B))

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu import lloyd, quantized, reassignment, relocation
-from gputabu.backend import Devices, admit, hold, on_gpu, returned, to_numpy
-from gputabu.files import labels_file, written
+from gputabu import frames, lloyd, quantized, reassignment, relocation, tabu
+from gputabu.backend import Devices, admit, hold, returned, to_numpy
+from gputabu.fit_tasks import CallbackSupportMixin, fit_tasks, with_callbacks
+from gputabu.mapped import labels_file, written
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
 from gputabu.sources import is_source
+from gputabu.storage import Storable
 from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.watching import Callback, check_callback
 
 #: What a move of `TabuKMeans` is.
 NEIGHBOURHOODS = ("quantized", "relocation")
@@ -28,14 +34,19 @@ NEIGHBOURHOODS = ("quantized", "relocation")
 PIECE = 1 << 20
 
 
-class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator):
+class _Clusterer(
+    Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
     """What a fitted clustering with centres can do."""
 
     n_clusters: int
     init: Any
     n_init: Any
+    max_iter: int
     random_state: Any
     verbose: int
+    progress: bool
+    callback: Callback | None
     backend: str
     device: Devices
 
@@ -43,6 +54,7 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
     __metadata_request__fit = {"labels_out": UNUSED}  # noqa: RUF012
     __metadata_request__predict = {"labels_out": UNUSED}  # noqa: RUF012
 
+    @with_callbacks
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, labels_out: Any = None) -> Self:
         """Find the clusters of `X`.
 
@@ -51,12 +63,15 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            float32 and float64 are clustered as they are; float16 and integers are widened. An array on a
-            GPU (CuPy, PyTorch, cuDF…) stays there, and results are CuPy arrays. The path of a file, or anything
-            else that `gputabu.chunked` reads, is not brought into memory.
+            An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, or a data frame of pandas, Polars, PyArrow
+            or cuDF. float32 and float64 are clustered as they are; float16, bfloat16 and integers are widened.
+            What is on a GPU stays there. Results are of the kind that came in; of frames they are arrays, NumPy's or,
+            of cuDF, CuPy's, unless `set_output` asks for frames and series. The path of a file, or anything else that
+            `gputabu.chunked` reads, is not brought into memory.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, and otherwise
+            absent.
         labels_out : path or (n_samples,) array of int32 or int64, optional
             Where to write `labels_`: an array, such as a memory map, or a .npy file that is made.
 
@@ -69,12 +84,23 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
         out = labels_file(labels_out, points.n)
+        steps = check_int("max_iter", self.max_iter, 1) * self._batches(points, k, restarts)
+        tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
+        callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._search(points, k, restarts, seed_of(self.random_state))
-        return self._store(replace(found, labels=written(to_numpy(found.labels), out)) if out is not None else found)
+            found = self._search(points, k, restarts, seed_of(self.random_state), callback)
+        self._store(found).labels_ = (
+            self._labelled(found.labels, X) if out is None else written(to_numpy(found.labels), out)
+        )
+        if tasks is not None:
+            tasks.end()
+        return self
 
-    def predict(self, X: Any, *, labels_out: Any = None) -> np.ndarray:
+    def predict(self, X: Any, *, labels_out: Any = None) -> Any:
         """The nearest cluster of every sample, the lowest number on ties.
+
+        After `set_output(transform="pandas")` or `"polars"` it is a Series called "cluster", in pandas with the index
+        of `X`; so are the `labels_` of fits from then on.
 
         Parameters
         ----------
@@ -84,15 +110,27 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
         Returns
         -------
-        labels : ndarray of shape (n_samples,), int32
+        labels : array or Series of shape (n_samples,), int32
+            Of the kind of `X`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from gputabu import KMeans
+        >>> frame = pd.DataFrame({"x": [0.0, 1.0, 10.0]}, index=["a", "b", "c"])
+        >>> model = KMeans(2, init=[0, 2]).set_output(transform="pandas").fit(frame)
+        >>> model.predict(frame.loc[["c", "a"]])
+        c    1
+        a    0
+        Name: cluster, dtype: int32
         """
         points = self._points(X)
         out = labels_file(labels_out, points.n)
         with hold(points, self.backend, self.device) as ops:
             labels = ops.fetch(ops.label(self._centers()[None]), 0)
-            return returned(labels, points) if out is None else written(labels, out)
+        return self._labelled(returned(labels, points), X) if out is None else written(to_numpy(labels), out)
 
-    def transform(self, X: Any) -> np.ndarray:
+    def transform(self, X: Any) -> Any:
         """Euclidean distance of every sample to every centre.
 
         Parameters
@@ -101,10 +139,14 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
         Returns
         -------
-        distances : ndarray of shape (n_samples, n_clusters)
+        distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
+            Of the kind of `X`.
         """
-        with hold(self._points(X), self.backend, self.device) as ops:
-            return ops.distances(self._centers())
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            found = ops.distances(self._centers())
+        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
+        return to_numpy(found) if wrapped else returned(found, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -123,8 +165,41 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
             centers = self._centers()[None]
             return -float(ops.objective(centers, ops.label(centers))[0])
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def to_sklearn(self) -> sklearn.cluster.KMeans:
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
+        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
+        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+
+        Examples
+        --------
+        >>> from gputabu import TabuKMeans
+        >>> plain = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]]).to_sklearn()
+        >>> plain.inertia_, len(set(plain.predict([[2.0], [9.0]])))
+        (1.0, 2)
+        """
+        check_is_fitted(self)
+        centers = to_numpy(self.cluster_centers_).copy()
+        model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
+        model.cluster_centers_ = centers
+        model.labels_ = to_numpy(self.labels_).copy()
+        model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
+        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        return model
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         raise NotImplementedError
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        """In how many batches the restarts run."""
+        return len(list(tabu.batches(range(restarts), points.n)))
 
     def _restarts(self) -> int:
         """The number of restarts that `n_init` stands for, as in scikit-learn."""
@@ -142,11 +217,12 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
         return restarts
 
     def _store(self, found: Clustering) -> Self:
-        distinct = _count_distinct(to_numpy(found.labels), len(found.centers))
-        if distinct < len(found.centers):
+        k = found.centers.shape[0]
+        distinct = _count_distinct(to_numpy(found.labels), k)
+        if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
-                f"({len(found.centers)}). Possibly due to duplicate points in X.",
+                f"({k}). Possibly due to duplicate points in X.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -167,9 +243,9 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
 
     def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
         """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
-        if not on_gpu(X) and not is_source(X):
-            return admit(validate_data(self, X, reset=reset, dtype="numeric", order="C"), sample_weight)
-        points = admit(X, sample_weight)
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
+        points = admit(X, sample_weight, None if is_source(X) else check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:
@@ -178,6 +254,11 @@ class _Clusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin
                 f"{self.n_features_in_} features as input."
             )
         return points
+
+    def _labelled(self, labels: Any, X: Any) -> Any:
+        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
 
     def _centers(self) -> np.ndarray:
         return to_numpy(self.cluster_centers_).astype(np.float64)
@@ -217,9 +298,10 @@ class TabuKMeans(_Clusterer):
     patience : int, optional
         Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. Relocation only.
+        Seconds after which the search stops, whatever it has found; only then may two fits differ. The refinement of
+        the best may take a tenth of it more.
     target : float, default=0
-        J at which a restart stops. Relocation only.
+        J at which a restart stops.
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
         single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
@@ -235,6 +317,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -291,6 +377,8 @@ class TabuKMeans(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.neighbourhood = neighbourhood
@@ -307,8 +395,10 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         both = {
             "init": self.init,
             "restarts": restarts,
@@ -316,15 +406,15 @@ class TabuKMeans(_Clusterer):
             "patience": self.patience,
             "refine": self.refine,
             "seed": seed,
+            "max_time": self.max_time,
+            "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "progress": self.progress,
+            "callback": callback,
         }
         if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, max_time=self.max_time, target=self.target, **both)
-        if self.max_time is not None or self.target != 0:
-            raise ValueError(
-                f"max_time={self.max_time!r} and target={self.target!r} go with neighbourhood='relocation' only."
-            )
+            return relocation.search(points, k, **both)
         return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
 
     def _store(self, found: Clustering) -> Self:
@@ -366,6 +456,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -414,6 +508,8 @@ class TabuSearchClustering(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -427,8 +523,10 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return reassignment.search(
             points,
             k,
@@ -442,7 +540,12 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=callback,
         )
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        return len(list(tabu.batches(range(restarts), reassignment.width(points, k, self.n_trials))))
 
     def _restarts(self) -> int:
         """As for the others, but restarts from labels that are given are not the same."""
@@ -474,6 +577,11 @@ class KMeans(_Clusterer):
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
+        1 logs the course of the fit, 2 every iteration.
+    progress : bool, default=False
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
 
     Attributes
     ----------
@@ -515,6 +623,8 @@ class KMeans(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        progress: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.init = init
@@ -526,8 +636,10 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.progress = progress
+        self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int) -> Clustering:
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
         return lloyd.run(
             points,
             k,
@@ -539,6 +651,8 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            progress=self.progress,
+            callback=callback,
         )
 
 

@@ -1,105 +1,200 @@
-"""Arrays in files: points, as .npy or text with a row per line; labels; what is too large for memory."""
+"""Points in files: text, NumPy's .npy and .npz, Parquet and Arrow; and files that replace others whole."""
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import io
+import lzma
 import os
-import tempfile
-import warnings
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-#: What may stand between numbers; where none of these does, white space.
-DELIMITERS = (",", ";", "\t")
+from gputabu import delimited
+from gputabu.delimited import Style
+from gputabu.tables import Selection, Table, numbered
+
+#: What a name means that ends like this; everything else is text.
+ARRAYS, PARQUET, ARROW = (".npy", ".npz"), (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
+COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: Rows of an array that are looked through at once.
+BLOCK = 1 << 16
 
 
-def read_points(path: Path) -> np.ndarray:
-    """The points in a file, (N, d): an array saved by NumPy, or numbers as text, with or without a line of names."""
+def read(
+    path: str | Path, selection: Selection | None = None, style: Style | None = None, array: str | None = None
+) -> Table:
+    """The table in a file; "-" is text from standard input.
+
+    Parameters
+    ----------
+    path : str or Path
+        .npy (mapped into memory), .npz, .parquet, .arrow and .feather, and otherwise text, which .gz, .bz2 and .xz
+        compress.
+    selection : Selection, optional
+        Columns to take; by default all.
+    style : Style, optional
+        How a text is written, where that is known; it is found out otherwise.
+    array : str, optional
+        Which of several arrays of a .npz file.
+
+    Returns
+    -------
+    Table
+        Finite numbers, with at least one row.
+
+    Raises
+    ------
+    ValueError
+        Names the file and, where there is one, the line and the column, and says what is wrong.
+    """
+    path, selection = Path(path), selection or Selection()
+    source = "standard input" if str(path) == "-" else str(path)
+    kind = path.suffix.lower()
+    if array is not None and kind != ".npz":
+        raise ValueError(f"--array={array} goes with .npz files, and {source} is none.")
+    if style is not None and kind in (*ARRAYS, *PARQUET, *ARROW):
+        raise ValueError(f"--header and --delimiter go with text, and {source} is none.")
     try:
-        if path.suffix == ".npy":
-            return np.load(path, mmap_mode="r", allow_pickle=False)
-        return _read_text(path)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}.") from None
-    except ValueError as error:  # what is not UTF-8 text is one of them
-        raise ValueError(f"{path} does not hold a table of numbers: {error}") from None
+        if kind in ARRAYS:
+            return _from_array(_load(path, source, array), source, selection)
+        if kind in (*PARQUET, *ARROW):
+            return _from_arrow(path, kind in PARQUET, source, selection)
+        with _opened(path) as stream:
+            return delimited.parse(stream, source, selection, style or Style())
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ValueError(f"{source} cannot be read: {reason}.") from None
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{source} is not text in UTF-8 (byte {error.start} of a part of it).") from None
 
 
-def temporary(shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
-    """An array filled with `value` in a file that is gone when the array is."""
-    dtype = np.dtype(dtype)
-    size = max(1, int(np.prod(shape)) * dtype.itemsize)
-    with tempfile.TemporaryFile(prefix="gputabu-") as file:
+@contextmanager
+def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
+    """A text to be read; standard input stays open."""
+    if str(path) == "-":
+        text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline="")
         try:
-            _reserve(file, size)
-        except OSError as error:
-            folder = tempfile.gettempdir()
-            raise OSError(f"{size} bytes cannot be had in {folder}: {error.strerror}; TMPDIR names another.") from None
-        array = np.asarray(np.memmap(file, dtype, "r+", shape=shape)) if 0 not in shape else np.empty(shape, dtype)
-    if value:
-        array[...] = value
-    return array
+            yield text
+        finally:
+            text.detach()
+        return
+    with COMPRESSED.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="") as text:
+        yield text
 
 
-def labels_file(labels_out: object, n_samples: int) -> np.ndarray | None:
-    """The array of N integers that labels are to be written to: the one given, or a new .npy file of that name."""
-    if labels_out is None:
-        return None
-    if isinstance(labels_out, np.ndarray):
-        shape, dtype, writeable = labels_out.shape, labels_out.dtype, labels_out.flags.writeable
-        if shape != (n_samples,) or dtype not in (np.int32, np.int64) or not writeable:
-            allowed = f"a writeable array of {n_samples} int32 or int64"
-            raise ValueError(f"labels_out has shape {shape} and dtype {dtype}; it must be {allowed}.")
-        return labels_out
-    if not isinstance(labels_out, str | os.PathLike) or Path(labels_out).suffix != ".npy":
-        raise ValueError(f"labels_out={labels_out!r} must be an array, or a path that ends in .npy.")
+def _load(path: Path, source: str, name: str | None) -> np.ndarray:
+    """The array in a .npy file, or one of those in a .npz file."""
     try:
-        array = np.lib.format.open_memmap(labels_out, "w+", np.int32, (n_samples,))
-        with open(labels_out, "r+b") as file:
-            _reserve(file, Path(labels_out).stat().st_size)
-    except OSError as error:
-        raise ValueError(f"labels_out={str(labels_out)!r} cannot be written: {error.strerror or error}.") from None
-    return array
+        held = np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
+        if isinstance(held, np.ndarray):
+            return held
+        with held:
+            if name is None and len(held.files) != 1:
+                raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
+            if name is not None and name not in held.files:
+                raise ValueError(f"it has no array {name!r}; it has {', '.join(held.files)}.")
+            return held[name or held.files[0]]
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{source} does not hold a table of numbers: {error}") from None
 
 
-def written(labels: Any, to: np.ndarray | None) -> Any:
-    """The labels, in `to` if that is somewhere."""
-    if to is None:
-        return labels
-    to[...] = labels
-    if isinstance(to, np.memmap):
-        to.flush()
-    return to
-
-
-def _reserve(file: Any, size: int) -> None:
-    """Give a file its size; where there is no room, it is better known now than when the map is written to."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, size)
-    else:
-        file.truncate(size)
-
-
-def _read_text(path: Path) -> np.ndarray:
-    with path.open(encoding="utf-8-sig") as lines:
-        skipped, first = next(((i, line) for i, line in enumerate(lines) if line.strip()), (0, ""))
-    delimiter = next((mark for mark in DELIMITERS if mark in first), None)
-    fields = first.strip().split(delimiter)
-    named = not all(map(_is_number, fields))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a file without lines is an empty table
-        points = np.loadtxt(
-            path, delimiter=delimiter, skiprows=skipped + named, ndmin=2, encoding="utf-8-sig", quotechar='"'
+def _from_array(array: np.ndarray, source: str, selection: Selection) -> Table:
+    if array.dtype.kind not in "fiub" or array.ndim != 2 or 0 in array.shape:
+        raise ValueError(
+            f"{source} holds an array of shape {array.shape} and dtype {array.dtype}; "
+            "it must be (rows, columns), both >= 1, of real numbers."
         )
-    if points.size == 0:
-        raise ValueError("it has no rows.")
-    return points
+    names = numbered(array.shape[1])
+    chosen, label = selection.of(names, source)
+    values = array if chosen == list(range(len(names))) else array[:, chosen]
+    _check_finite(values, [names[i] for i in chosen], source)
+    ids = None if label is None else array[:, label].tolist()
+    return Table(source, tuple(names[i] for i in chosen), False, values, None if label is None else names[label], ids)
 
 
-def _is_number(field: str) -> bool:
+def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) -> Table:
     try:
-        float(field.strip().strip('"'))
-    except ValueError:
-        return False
-    return True
+        import pyarrow
+        from pyarrow import feather
+        from pyarrow import parquet as parquets
+    except ImportError:
+        raise ValueError(f"{source} needs pyarrow to be read: pip install 'gputabu[arrow]'.") from None
+    try:
+        names = tuple(
+            (parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema).names
+        )
+        chosen, label = selection.of(names, source)
+        wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+        held = (parquets if parquet else feather).read_table(path, columns=wanted)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{source} cannot be read: {error}.") from None
+    columns = [_numbers(held[names[i]], names[i], source) for i in chosen]
+    values = np.column_stack(columns)
+    if 0 in values.shape:
+        raise ValueError(f"{source} has no rows.")
+    _check_finite(values, [names[i] for i in chosen], source)
+    ids = None if label is None else held[names[label]].to_pylist()
+    return Table(source, tuple(names[i] for i in chosen), True, values, None if label is None else names[label], ids)
+
+
+def _numbers(column: Any, name: str, source: str) -> np.ndarray:
+    """A column of an Arrow table."""
+    import pyarrow.types as types
+
+    kind = column.type
+    if not any(is_kind(kind) for is_kind in (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)):
+        raise ValueError(
+            f"{source}, column {name!r} holds {kind} and not numbers; --columns chooses the columns to cluster, "
+            "and --id one to keep beside the labels."
+        )
+    if column.null_count:
+        row = column.is_null().to_pylist().index(True)
+        raise ValueError(f"{source}, row {row}, column {name!r}: the value is missing; every row must have a number.")
+    return column.cast("float64").to_numpy() if types.is_decimal(kind) else column.to_numpy()
+
+
+def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
+    """Raise about the first value that is not finite; rows count from 0."""
+    if values.dtype.kind != "f":
+        return
+    for a in range(0, len(values), BLOCK):
+        finite = np.isfinite(values[a : a + BLOCK])
+        if not finite.all():
+            row, column = (int(i) for i in np.argwhere(~finite)[0])
+            what = values[a + row, column]
+            raise ValueError(
+                f"{source}, row {a + row}, column {names[column]!r}: {what} is no finite number; "
+                "every row must have one there."
+            )
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
+    if path.exists() and not path.is_file():  # such as a device, which would be gone
+        raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
+    path = path.resolve()  # a link stays one
+    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    try:
+        yield aside
+        aside.replace(path)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file of text, whole or not at all."""
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")

@@ -17,26 +17,31 @@ from __future__ import annotations
 import numpy as np
 
 from gputabu.backend.ops import Improved, Moves, Ops
-from gputabu.interrupts import Interrupts
 from gputabu.reporting import log
+from gputabu.watching import Watch
 
 #: Rounds until a labelling is settled. It is long before; it is there so that nothing runs for ever.
 ROUNDS = 10_000
 
 
-def improve(ops: Ops, centers: np.ndarray, interrupts: Interrupts | None = None, max_rounds: int = ROUNDS) -> Improved:
+def improve(
+    ops: Ops,
+    centers: np.ndarray,
+    watch: Watch | None = None,
+    max_rounds: int = ROUNDS,
+    positions: np.ndarray | None = None,
+) -> Improved:
     """Label the points by centers (R, K, d), go to the centroids, and make single moves until none lowers J.
 
-    A cluster that is empty takes the first point that gains by moving there.
+    A cluster that is empty takes the first point that gains by moving there. `positions` (R,) of the restarts in their
+    batch are for those who watch; by default it is all of them.
     """
-
-    def interrupted() -> bool:
-        return interrupts is not None and interrupts.asked
-
-    own = ops.improve(centers, max_rounds, interrupted)
+    watch = Watch() if watch is None else watch
+    own = None if watch.each else ops.improve(centers, max_rounds, watch.hurried)
     if own is not None:
         return own
     r = len(centers)
+    positions = np.arange(r) if positions is None else positions
     labels = ops.blank(r)
     totals = ops.assign(centers, labels).totals
     centers = ops.grid.centroids(totals, centers)
@@ -53,12 +58,15 @@ def improve(ops: Ops, centers: np.ndarray, interrupts: Interrupts | None = None,
         found.moves[active] += ops.shift(centers, totals, labels, moves)
         found.centers[active], ended[active] = centers, totals
         log.debug("single moves, round %d: %d restarts, %d points looked at", number, len(active), len(moves))
-        if interrupted():
+        if watch.each:
+            cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
+            watch.tell(number, positions[active], cost, cost, np.zeros(len(active), np.bool_))
+        if watch.hurried():
             return found
     settled = np.setdiff1d(np.flatnonzero(found.moves), active)
     again = settled[_relabelled(ops, found.centers[settled], ended[settled])]
     if len(again):
-        more = improve(ops, found.centers[again], interrupts, max_rounds)
+        more = improve(ops, found.centers[again], watch, max_rounds, positions[again])
         found.centers[again] = more.centers
         found.moves[again] += more.moves
     return found

@@ -14,11 +14,11 @@ import numpy as np
 
 from gputabu import lloyd, quantized, seeding, tabu
 from gputabu.backend.ops import Ops
-from gputabu.interrupts import Interrupts
 from gputabu.points import Points
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering
 from gputabu.runs import choose
+from gputabu.watching import Watch
 
 #: How each K is clustered.
 METHODS = ("k-means", "tabu")
@@ -58,20 +58,21 @@ class Rung:
 class Ladder:
     """The clusterings of one K after the other, each begun from its neighbours."""
 
-    def __init__(self, ops: Ops, plan: Plan, interrupts: Interrupts) -> None:
-        self.ops, self.plan, self.interrupts = ops, plan, interrupts
+    def __init__(self, ops: Ops, plan: Plan, watch: Watch) -> None:
+        self.ops, self.plan, self.watch = ops, plan, watch
         self.trials = 2 + int(np.log(plan.ks[-1]))
         self.rungs: list[Rung] = []
 
     def climb(self) -> list[Rung]:
         """A rung for every K; fewer if interrupted, but at least the first."""
         for k in self.plan.ks:
-            if self.interrupts.asked and self.rungs:
+            if self.watch.halted and self.rungs:
                 break
             rung = self.reach(self.starts(k))
-            if self.interrupts.asked and self.rungs:
+            if self.watch.halted and self.rungs:
                 break  # this K was cut short
             self.rungs.append(rung)
+            self.watch.ledger.climb()
             log.info("%d clusters: J = %.10g", k, rung.inertia)
         for i in reversed(range(len(self.rungs) - 1)):
             self.merge(i)
@@ -105,7 +106,7 @@ class Ladder:
 
     def improve(self, i: int, start: np.ndarray, promising: bool = True) -> None:
         """Replace a rung by what is reached from another start, if that is lower."""
-        if not promising or self.interrupts.asked:
+        if not promising or self.watch.halted:
             return
         rung = self.reach(start)
         if rung.inertia < self.rungs[i].inertia:
@@ -114,14 +115,18 @@ class Ladder:
 
     def reach(self, starts: np.ndarray) -> Rung:
         """The best clustering that K-Means, and tabu search from there, find from starts (R, K, d)."""
-        ops, plain, searched = self.ops, [], []
-        for batch in tabu.batches(range(len(starts)), ops.points.n):
-            descent = lloyd.descend(ops, starts[batch[0] : batch[-1] + 1], MAX_ITER, 0.0, self.interrupts, traced=True)
+        ops, watch, plain, searched = self.ops, self.watch, [], []
+        watch.cluster(starts.shape[1])
+        for batch in watch.through(tabu.batches(range(len(starts)), ops.points.n)):
+            watch.enter("start" if self.plan.method == "tabu" else "search", MAX_ITER)
+            descent = lloyd.descend(ops, starts[batch[0] : batch[-1] + 1], MAX_ITER, 0.0, watch, traced=True)
             plain.append(lloyd.finish(ops, descent, batch))
             if self.plan.method == "tabu":
+                plan = quantized.Plan()
+                watch.enter("search", plan.max_iter)
                 means = np.stack([ops.closest(centers) for centers in descent.centers])
-                again, best = quantized.run(ops, means, quantized.Plan(), "lloyd", self.interrupts)
+                again, best = quantized.run(ops, means, plan, "lloyd", watch)
                 searched.append(lloyd.finish(ops, again, batch, best))
-        found = [choose(some, ops.name, self.interrupts.asked) for some in (searched, plain) if some]
+        found = [choose(some, ops.name, watch.halted) for some in (searched, plain) if some]
         # Tabu search begins at points beside the centres, so that it may end above them.
         return Rung.of(min(found, key=lambda one: one.inertia), ops.points)

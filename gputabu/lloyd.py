@@ -12,13 +12,14 @@ from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.ops import Descended, Descending, Labels, Ops
 from gputabu.backend.reductions import quantize
-from gputabu.files import labels_file
-from gputabu.interrupts import Interrupts
+from gputabu.ledgers import Ledger
+from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_optional, check_real
+from gputabu.watching import Callback, Watch
 
 #: Iterations of a refinement. K-Means ends long before; it is there so that nothing runs for ever.
 REFINE_ITER = 10_000
@@ -50,6 +51,8 @@ def run(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> Clustering:
     """Cluster `X` by K-Means from one or more starts and return the best.
 
@@ -76,6 +79,10 @@ def run(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration; it ends the run by returning True. See `gputabu.Progress`.
 
     Returns
     -------
@@ -96,6 +103,7 @@ def run(
     >>> stuck.inertia, better.inertia
     (2.0, 0.5)
     """
+    watch = Watch(callback, progress)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
@@ -104,31 +112,30 @@ def run(
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter)):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed, trials)
-        for batch in tabu.batches(numbers, points.n):
-            if interrupts.asked and finished:
-                break
-            centers = start.centers(batch)
-            found = descend(ops, centers, max_iter, tol, interrupts, traced=True)
-            found = replace(found, centers=further(ops, found.centers, refine, interrupts))
+        for batch in watch.through(tabu.batches(numbers, points.n)):
+            found = descend(ops, start.centers(batch), max_iter, tol, watch, traced=True)
+            found = replace(found, centers=further(ops, found.centers, refine, watch))
             finished.append(finish(ops, found, batch))
-            report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points, out)
+            report(finished[-1], watch)
+        return home(choose(finished, ops.name, watch.halted), points, out)
 
 
-def refined(ops: Ops, centers: np.ndarray, refine: str, interrupts: Interrupts) -> np.ndarray:
+def refined(ops: Ops, centers: np.ndarray, refine: str, watch: Watch) -> np.ndarray:
     """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
-    rounds = 1 if interrupts.asked or refine == "centroid" else REFINE_ITER
-    return further(ops, descend(ops, centers, rounds, interrupts=interrupts).centers, refine, interrupts)
+    rounds = 1 if watch.hurried() or refine == "centroid" else REFINE_ITER
+    watch.enter("refine", rounds)
+    return further(ops, descend(ops, centers, rounds, watch=watch).centers, refine, watch)
 
 
-def further(ops: Ops, centers: np.ndarray, refine: str | None, interrupts: Interrupts) -> np.ndarray:
+def further(ops: Ops, centers: np.ndarray, refine: str | None, watch: Watch) -> np.ndarray:
     """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for."""
-    if refine != "hartigan" or interrupts.asked:
+    if refine != "hartigan" or watch.hurried():
         return centers
-    return hartigan.improve(ops, centers, interrupts).centers
+    watch.enter("refine", hartigan.ROUNDS)
+    return hartigan.improve(ops, centers, watch).centers
 
 
 def descend(
@@ -136,16 +143,16 @@ def descend(
     centers: np.ndarray,
     max_iter: int,
     tol: float = 0.0,
-    interrupts: Interrupts | None = None,
+    watch: Watch | None = None,
     traced: bool = False,
 ) -> Descent:
     """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
     r, k, d = centers.shape
     allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
-    orders = Descending(max_iter, allowed, traced, lambda: interrupts is not None and interrupts.asked)
-    own = ops.descend(centers, orders)
+    watch = Watch() if watch is None else watch
+    own = None if watch.each else ops.descend(centers, Descending(max_iter, allowed, traced, watch))
     if own is not None:
-        return Descent(own.centers, own.stop, _trace(own))
+        return Descent(own.centers, [stop or watch.early for stop in own.stop], _trace(own))
     ended, stops = centers.copy(), [Stop.MAX_ITER] * r
     course = Course(r)
     active = np.arange(r)
@@ -156,10 +163,11 @@ def descend(
         step = ops.assign(centers, labels)  # eq. 4
         totals = totals + step.totals
         moved = ops.grid.centroids(relocate(ops, centers, labels, totals), centers)  # eq. 3
+        cost = _between(ops, totals) if traced or watch.each else np.full(len(active), np.nan)
         if traced:
             if iteration == 0:
                 course.start(ops.objective(centers, labels))
-            course.add(active, _between(ops, totals), step.changed)
+            course.add(active, cost, step.changed)
         log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
         shift = in_order(in_order((moved - centers) ** 2)) if tol else np.zeros(len(centers))
         centers = moved
@@ -169,9 +177,10 @@ def descend(
         over = settled | close
         for i in np.flatnonzero(over):
             stops[active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
-        if interrupts is not None and interrupts.asked:
+        watch.tell(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
+        if watch.hurried():
             for i in np.flatnonzero(~over):
-                stops[active[i]] = Stop.INTERRUPTED
+                stops[active[i]] = watch.early
             break
         if over.any():
             keep = np.flatnonzero(~over)

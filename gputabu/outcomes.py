@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from gputabu.files import replace_text
 from gputabu.paper import TABLES
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.validation import check_int
@@ -177,13 +178,3 @@ def machine() -> str:
     """What the times were measured on, as far as Python knows it."""
     python, cores = platform.python_version(), os.cpu_count()
     return f"{platform.system()} {platform.machine()}, {cores} cores, Python {python}, NumPy {np.__version__}"
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a file such that whoever looks, at any time, sees the old one or the new one."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)

@@ -2,69 +2,38 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import html
-import io
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import gputabu
 from gputabu import datasets, plotting
-from gputabu.outcomes import Experiment, Outcome, Results, machine, printed, replace_text
+from gputabu.files import replace_text
+from gputabu.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
+from gputabu.outcomes import Experiment, Outcome, Results, machine, printed
 from gputabu.paper import TABLES, Table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
 Folder = str | os.PathLike[str] | None
-Drawing = Callable[["Axes"], object]
-
-
-class Markup(str):
-    """Text that is HTML already; everything else is escaped where it enters the page."""
-
-    __slots__ = ()
-
-
-def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element; children that are not Markup are escaped, and so are attributes (`class_` is `class`, "" is none)."""
-    given = {key.rstrip("_").replace("_", "-"): html.escape(str(value)) for key, value in attributes.items()}
-    pairs = "".join(f' {key}="{value}"' for key, value in given.items() if value)
-    inside = "".join(child if isinstance(child, Markup) else escaped(str(child)) for child in children)
-    return Markup(f"<{name}{pairs}>{inside}" + ("" if name in ("img", "meta", "br") else f"</{name}>"))
-
-
-def escaped(text: str) -> str:
-    return html.escape(text).replace(" %", "&nbsp;%")  # no number without its unit at the end of a line
 
 
 def write(results: Results, folder: str | Path, data_home: Folder = None) -> Path:
     """Write report.html about the results into a folder; `data_home` is where the points to draw are looked for."""
     path = Path(folder) / "report.html"
     sections = [section(experiment, data_home) for experiment in results.tables.values()]
-    body = tag("main", heading(results), summary(results), *sections, sources(results), remarks())
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", "QM-TS: the paper's tables, run again"),
-        tag("style", Markup(Path(__file__).with_suffix(".css").read_text(encoding="utf-8"))),
-    )
-    replace_text(path, f"<!DOCTYPE html>\n{tag('html', head, tag('body', body), lang='en')}\n")
+    body = (heading(results), summary(results), *sections, sources(results), remarks())
+    replace_text(path, document("QM-TS: the paper's tables, run again", *body))
     return path
 
 
 def heading(results: Results) -> Markup:
     settings = results.settings
     backends = sorted({outcome.backend for table in results.tables.values() for outcome in table.outcomes.values()})
-    facts = {
+    about = {
         "runs per method": settings.runs,
         "seed": settings.seed,
         "backend": ", ".join(backends) or settings.backend,
@@ -73,8 +42,7 @@ def heading(results: Results) -> Markup:
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
     stopped = tag("p", STOPPED, class_="warning") if results.interrupted else ""
-    pairs = (tag("div", tag("dt", name), tag("dd", value)) for name, value in facts.items())
-    return tag("header", tag("h1", "The paper's tables, run again"), tag("p", ABOUT), stopped, tag("dl", *pairs))
+    return tag("header", tag("h1", "The paper's tables, run again"), tag("p", ABOUT), stopped, facts(about))
 
 
 def summary(results: Results) -> Markup:
@@ -118,7 +86,7 @@ def section(experiment: Experiment, data_home: Folder) -> Markup:
         parts += [comparison(table, experiment), tag("ul", *verdicts, class_="verdicts")]
         parts += [tag("p", tag("strong", "About d. "), table.note, class_="note")] if table.note else []
         parts += [classes(table, experiment)] if any(o.ari is not None for o in experiment.outcomes.values()) else []
-        parts += [pictures(table, experiment, data_home)]
+        parts += [figures(drawings(table, experiment, data_home))]
     return tag("section", *parts, id=f"table-{table.number}")
 
 
@@ -147,13 +115,6 @@ def classes(table: Table, experiment: Experiment) -> Markup:
     return tag("div", agreed, tag("p", CLASSES.format(table.title)), class_="beside")
 
 
-def pictures(table: Table, experiment: Experiment, data_home: Folder) -> Markup:
-    figures = []
-    for caption, draw in drawings(table, experiment, data_home):
-        figures.append(tag("figure", tag("img", src=svg(draw), alt=caption), tag("figcaption", caption)))
-    return tag("div", *figures, class_="figures")
-
-
 def drawings(table: Table, experiment: Experiment, data_home: Folder) -> Iterator[tuple[str, Drawing]]:
     """The captions of the pictures of a table, and what draws them."""
     values = {method: outcome.inertias for method, outcome in experiment.outcomes.items()}
@@ -180,21 +141,6 @@ def course(outcome: Outcome) -> Drawing:
     return lambda ax: plotting.trace(found, ax)
 
 
-def svg(draw: Drawing) -> str:
-    """A picture as the address of an image that is the image."""
-    from matplotlib import rc_context
-    from matplotlib.figure import Figure
-
-    held = io.BytesIO()
-    with rc_context({"svg.hashsalt": "gputabu", "font.size": 10, "legend.fontsize": 8.5, "savefig.dpi": 200}):
-        figure = Figure(figsize=(4.8, 3.5), layout="constrained")
-        ax = figure.subplots()
-        draw(ax)
-        ax.set_title("")  # the caption says it
-        figure.savefig(held, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(held.getvalue()).decode()}"
-
-
 def sources(results: Results) -> Markup:
     """Where the data come from."""
     used = {TABLES[number].dataset for number in results.tables}
@@ -209,28 +155,6 @@ def sources(results: Results) -> Markup:
 
 def remarks() -> Markup:
     return tag("section", tag("h2", "How to read this page"), tag("ul", *(tag("li", text) for text in REMARKS)))
-
-
-def titles(first: str, *rest: str, style: str = "") -> Markup:
-    """The top row of a table; `style` is the class of all columns but the first."""
-    return tag("tr", tag("th", first, scope="col"), *(tag("th", name, scope="col", class_=style) for name in rest))
-
-
-def row(first: object, *rest: object) -> Markup:
-    """A row of a table; `rest` are cells or what is in them."""
-    cells = (cell if isinstance(cell, Markup) and cell.startswith("<td") else tag("td", cell) for cell in rest)
-    return tag("tr", tag("th", first, scope="row"), *cells)
-
-
-def number(text: str, label: str = "") -> Markup:
-    """A cell; its label is shown where the page is too narrow for the titles of columns."""
-    return tag("td", text, class_="number", data_label=label)
-
-
-def scrolling(label: str, head: Markup, rows: Iterable[Markup], **attributes: object) -> Markup:
-    """A table that scrolls by itself where the page is too narrow for it."""
-    table = tag("table", tag("thead", head), tag("tbody", *rows), **attributes)
-    return tag("div", table, class_="scroll", role="region", aria_label=label, tabindex=0)
 
 
 ABOUT = (
@@ -259,7 +183,7 @@ REMARKS = (
     "in MATLAB on an Intel Core i5-2400.",
     "± is the standard error of an average. J has heavy tails: a few runs that end in a poor minimum move an average "
     "of 100 by several per cent, so that averages of one method differ from seed to seed.",
-    "Box plots show the median, the quartiles, the runs within 1.5 times the distance of the quartiles from them, "
-    "and every run beyond. The dashed line is the lowest J known.",
+    "Box plots show the median, the quartiles and the runs within 1.5 times the distance of the quartiles from them; "
+    "every run is a dot. The dashed line is the lowest J known.",
     "Every run is in results.csv; results.json also has the course and the clusters of the best run of each method.",
 )

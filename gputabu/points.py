@@ -12,7 +12,7 @@ and atomics cannot change a bit of the result. Three kinds of numbers are summed
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -38,6 +38,7 @@ class Points:
 
     chunks: tuple[Any, ...]  # each (n, d), NumPy, on a device or a `Source`, C-contiguous, all float32 or all float64
     weights: tuple[np.ndarray, ...] | None = None  # each (n,) float64, >= 0
+    maker: Callable[[Any], Any] | None = None  # makes results the kind of array that came in, if it was another
     starts: tuple[int, ...] = field(init=False)  # number of each chunk's first row
 
     def __post_init__(self) -> None:

@@ -21,14 +21,15 @@ import numpy as np
 from gputabu import lloyd, seeding, tabu
 from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
-from gputabu.files import labels_file
-from gputabu.interrupts import Interrupts
+from gputabu.ledgers import Ledger
+from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace, lowest
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.tabu import Best, Memory
-from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
+from gputabu.watching import Callback, Watch
 
 #: Whether a tabu entry of cluster k forbids a point to that cluster only, or to all.
 SCOPES = ("cluster", "global")
@@ -44,16 +45,22 @@ class Plan:
     patience: int = 100  # r_max
     scope: str = "cluster"
     n_neighbors: int = 1  # R of section IV-B
+    target: float = 0.0  # J to stop at, if positive
 
     @classmethod
-    def checked(cls, max_iter: int, patience: int | None, scope: str, n_neighbors: int) -> Plan:
+    def checked(cls, max_iter: int, patience: int | None, scope: str, n_neighbors: int, target: float) -> Plan:
         check_int("max_iter", max_iter, 1)
         return cls(
             max_iter,
             max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1),
             check_choice("scope", scope, SCOPES),
             check_int("n_neighbors", n_neighbors, 1),
+            check_real("target", target, 0),
         )
+
+    def reached(self, cost: np.ndarray) -> np.ndarray:
+        """Where J is at the target or below it; the paper knows none, and goes on at J = 0."""
+        return cost <= (self.target or -1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,8 @@ def search(
     restarts: int | Sequence[int] = 1,
     max_iter: int = 400,
     patience: int | None = None,
+    max_time: float | None = None,
+    target: float = 0.0,
     refine: str = "lloyd",
     scope: str = "cluster",
     n_neighbors: int = 1,
@@ -96,6 +105,8 @@ def search(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> Clustering:
     """Cluster `X` by tabu search with quantized means and return the best of the restarts.
 
@@ -112,6 +123,11 @@ def search(
         IT_max, iterations of the tabu search.
     patience : int, optional
         r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
+    max_time : float, optional
+        Seconds after which the search stops, whatever it has found; only then may two runs differ. The refinement of
+        the best may take a tenth of it more.
+    target : float
+        J at which a restart stops; 0 for none.
     refine : {"lloyd", "centroid", "hartigan"}
         Refinement of the best solution: K-Means from it, or the centroids of its clusters. "hartigan" is K-Means and
         then single moves: points change cluster, one at a time, until no such move lowers J.
@@ -125,6 +141,10 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
 
     Returns
     -------
@@ -137,72 +157,75 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
+    watch = Watch(callback, progress, max_time)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
-    plan = Plan.checked(max_iter, patience, scope, n_neighbors)
+    plan = Plan.checked(max_iter, patience, scope, n_neighbors, target)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+    ledger = Ledger(len(numbers), plan.max_iter, plan.patience)
+    with hold(points, backend, device) as ops, watch.opened(k, ledger):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
-        for batch in tabu.batches(numbers, points.n):
-            if interrupts.asked and finished:
-                break
-            found, means = run(ops, start.indices(batch), plan, refine, interrupts)
+        for batch in watch.through(tabu.batches(numbers, points.n)):
+            found, means = run(ops, start.indices(batch), plan, refine, watch)
             finished.append(lloyd.finish(ops, found, batch, means))
-            report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points, out)
+            report(finished[-1], watch)
+        return home(choose(finished, ops.name, watch.halted), points, out)
 
 
-def run(
-    ops: Ops, means: np.ndarray, plan: Plan, refine: str, interrupts: Interrupts
-) -> tuple[lloyd.Descent, np.ndarray]:
+def run(ops: Ops, means: np.ndarray, plan: Plan, refine: str, watch: Watch) -> tuple[lloyd.Descent, np.ndarray]:
     """Explore from means (R, K) and refine: the centres found, and the M_b (R, K) they come from.
 
-    By the backend itself where it can (`Ops.explore`), otherwise pass by pass.
+    By the backend itself where it can (`Ops.explore`) and not every iteration is watched, otherwise pass by pass.
     """
     rounds = 1 if refine == "centroid" else lloyd.REFINE_ITER
-    orders = Orders(plan.max_iter, plan.patience, plan.scope == "global", rounds, lambda: interrupts.asked)
-    own = ops.explore(means, orders) if plan.n_neighbors == 1 else None
+    orders = Orders(plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, watch)
+    own = ops.explore(means, orders) if plan.n_neighbors == 1 and not watch.each else None
     if own is None:
-        best, stops, trace = explore(ops, means, plan, interrupts)
-        centers = lloyd.refined(ops, ops.rows(best.means), refine, interrupts)
+        best, stops, trace = explore(ops, means, plan, watch)
+        centers = lloyd.refined(ops, ops.rows(best.means), refine, watch)
         return lloyd.Descent(centers, stops, trace), best.means
     if own.centers is None:
-        centers = lloyd.refined(ops, ops.rows(own.means), refine, interrupts)
+        centers = lloyd.refined(ops, ops.rows(own.means), refine, watch)
     else:
-        centers = lloyd.further(ops, own.centers, refine, interrupts)
+        centers = lloyd.further(ops, own.centers, refine, watch)
     moves = np.where(np.isnan(own.current[:, 1:]), -1, (own.path[:, 1:] != own.path[:, :-1]).sum(axis=2))
-    stops = [(Stop.INTERRUPTED, Stop.PATIENCE, Stop.MAX_ITER)[code] for code in own.stop]
+    stops = [stop or watch.early for stop in own.stop]
     return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
 
 
-def explore(ops: Ops, means: np.ndarray, plan: Plan, interrupts: Interrupts) -> tuple[Best, list[Stop], Trace]:
+def explore(ops: Ops, means: np.ndarray, plan: Plan, watch: Watch) -> tuple[Best, list[Stop], Trace]:
     """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement."""
     r = len(means)
     state = begin(ops, means, plan)
     course = Course(r)
     course.start(state.best.cost, means)
     ended = Best(state.best.cost.copy(), means.copy(), state.best.stale.copy())
-    stops = [Stop.MAX_ITER] * r
-    active = np.arange(r)
-    for iteration in range(1, plan.max_iter + 1):
+    stops = [Stop.TARGET if met else Stop.MAX_ITER for met in plan.reached(state.best.cost)]
+    active = np.flatnonzero(~plan.reached(state.best.cost))
+    if 0 < len(active) < r:
+        state = state.take(ops, active)
+    for iteration in range(1, plan.max_iter + 1 if len(active) else 1):
         before = state.means
         state = step(ops, state, plan)
         moves = (state.means != before).sum(axis=1)
         course.add(active, state.seen.cost, moves, state.means, state.best.cost)
         ended.cost[active], ended.means[active] = state.best.cost, state.best.means
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), ended.cost.min())
-        over = state.best.stale >= plan.patience
-        for i in active[over]:
-            stops[i] = Stop.PATIENCE
-        if interrupts.asked:
-            for i in active[~over]:
-                stops[i] = Stop.INTERRUPTED
+        met = plan.reached(state.best.cost)
+        over = met | (state.best.stale >= plan.patience)
+        for i in np.flatnonzero(over):
+            stops[active[i]] = Stop.TARGET if met[i] else Stop.PATIENCE
+        last = iteration == plan.max_iter
+        watch.tell(iteration, active, state.seen.cost, state.best.cost, over | last)
+        if over.all() or last:
             break
-        if over.all() or iteration == plan.max_iter:
+        if watch.over():
+            for i in active[~over]:
+                stops[i] = watch.early
             break
         if over.any():
             keep = np.flatnonzero(~over)

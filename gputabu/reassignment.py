@@ -24,15 +24,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu import lloyd, tabu
-from gputabu.backend import Devices, admit, hold, home
+from gputabu.backend import Devices, admit, hold, home, to_numpy
 from gputabu.backend.ops import Labels, Lot, Ops
-from gputabu.files import labels_file
-from gputabu.interrupts import Interrupts
-from gputabu.points import Totals
+from gputabu.ledgers import Ledger
+from gputabu.mapped import labels_file
+from gputabu.points import Points, Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_choice, check_int, check_labels, check_n_clusters, check_optional, check_real
+from gputabu.watching import Callback, Watch
 
 #: What `init=` accepts by name.
 METHODS = ("random",)
@@ -96,6 +97,8 @@ def search(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over labellings (TSC) and return the best of the restarts.
 
@@ -125,6 +128,10 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
 
     Returns
     -------
@@ -137,6 +144,7 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
+    watch = Watch(callback, progress)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     plan = Plan.checked(max_iter, n_trials, tenure, keep)
@@ -146,21 +154,22 @@ def search(
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
-    # The totals of all trials are held at once.
-    width = max(points.n, plan.n_trials * k * Totals.columns(points.d, points.weights is not None))
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), plan.max_iter)):
         announce(points, k, numbers, ops.name)
-        for batch in tabu.batches(numbers, width):
-            if interrupts.asked and finished:
-                break
+        for batch in watch.through(tabu.batches(numbers, width(points, k, plan.n_trials))):
             start = Lot(k, seed, np.array(batch, np.uint64), step=0, n_trials=1, limit=0, given=given)
-            state, stops, trace = explore(ops, start, plan, interrupts)
-            finished.append(conclude(ops, state, stops, trace, batch, refine, interrupts))
-            report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points, out)
+            state, stops, trace = explore(ops, start, plan, watch)
+            finished.append(conclude(ops, state, stops, trace, batch, refine, watch))
+            report(finished[-1], watch)
+        return home(choose(finished, ops.name, watch.halted), points, out)
 
 
-def explore(ops: Ops, start: Lot, plan: Plan, interrupts: Interrupts) -> tuple[State, list[Stop], Trace]:
+def width(points: Points, k: int, n_trials: int) -> int:
+    """What a restart holds, in points: the totals of all trials are held at once."""
+    return max(points.n, n_trials * k * Totals.columns(points.d, points.weights is not None))
+
+
+def explore(ops: Ops, start: Lot, plan: Plan, watch: Watch) -> tuple[State, list[Stop], Trace]:
     """Run R searches from the labelling that `start` draws or has."""
     state = begin(ops, start, plan)
     everyone = np.arange(len(start.restarts))
@@ -172,8 +181,10 @@ def explore(ops: Ops, start: Lot, plan: Plan, interrupts: Interrupts) -> tuple[S
         state = step(ops, state, lot)
         course.add(everyone, state.cost, state.moves, best=state.best_cost)
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(everyone), state.best_cost.min())
-        if interrupts.asked:
-            stop = Stop.INTERRUPTED
+        last = np.full(len(everyone), iteration == plan.max_iter)
+        watch.tell(iteration, everyone, state.cost, state.best_cost, last)
+        if watch.halted:
+            stop = watch.halted
             break
     return state, [stop] * len(everyone), course.trace()
 
@@ -244,7 +255,7 @@ def conclude(
     trace: Trace,
     batch: Sequence[int],
     refine: str | None,
-    interrupts: Interrupts,
+    watch: Watch,
 ) -> Finished:
     """A_b and its centroids, or what K-Means makes of them."""
     r, k, _ = state.totals.shape
@@ -252,7 +263,7 @@ def conclude(
     centers = ops.grid.centroids(state.best_totals, middle)
     if refine is None:
         return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
-    centers = lloyd.refined(ops, centers, refine, interrupts)
+    centers = lloyd.refined(ops, centers, refine, watch)
     return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch)
 
 
@@ -262,7 +273,7 @@ def check_init(init: object, n_samples: int, n_clusters: int) -> np.ndarray | No
         check_choice("init", init, METHODS)
         return None
     try:
-        array = np.asarray(init)
+        array = to_numpy(init, "init")
     except ValueError:
         array = np.empty(0, object)
     if array.ndim == 0:

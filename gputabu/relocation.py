@@ -9,7 +9,8 @@ one centre away and puts a data point in its place, wherever that is best:
   placed by one of the latest K is not placed again;
 - three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
   falls fast enough to reach the best so far;
-- after `go_back` iterations without a new best, the search goes back to the best.
+- the search has a home, the best solution lately. After `go_back` iterations without a better one it goes back there;
+  after `returns` such returns it gives its home up, and takes for one where it is.
 
 The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest
 centres, one for the candidates, one per step, and of the points that a step moves.
@@ -17,7 +18,6 @@ centres, one for the candidates, one per step, and of the points that a step mov
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,13 +29,14 @@ from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
-from gputabu.files import labels_file
-from gputabu.interrupts import Interrupts
+from gputabu.ledgers import Ledger
+from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
 from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
 from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
+from gputabu.watching import Callback, Watch
 
 #: How the best solution is refined: K-Means from it, and then single moves.
 REFINEMENTS = ("hartigan", "lloyd")
@@ -54,14 +55,17 @@ def search(
     patience: int | None = None,
     max_time: float | None = None,
     target: float = 0.0,
-    candidates: int = 4,
+    candidates: int = 8,
     tenure: int | None = None,
     go_back: int = 60,
+    returns: int = 20,
     refine: str = "hartigan",
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> Clustering:
     """Cluster `X` by tabu search over relocations of centres and return the best of the restarts.
 
@@ -79,7 +83,8 @@ def search(
     patience : int, optional
         Iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
     max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two runs differ.
+        Seconds after which the search stops, whatever it has found; only then may two runs differ. The refinement of
+        the best may take a tenth of it more.
     target : float
         J at which a restart stops.
     candidates : int
@@ -87,7 +92,9 @@ def search(
     tenure : int, optional
         Moves for which a centre that was placed stays; by default half of `n_clusters`.
     go_back : int
-        Iterations without a new best after which the search goes back to the best.
+        Iterations without a better solution after which the search goes back to the best that it has lately found.
+    returns : int
+        Returns to one and the same solution after which the search stays away from it.
     refine : {"hartigan", "lloyd"}
         Refinement of the best solution: K-Means, and with "hartigan" then single moves, points changing cluster one at
         a time until no such move lowers J.
@@ -97,6 +104,10 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
 
     Returns
     -------
@@ -112,51 +123,56 @@ def search(
     >>> relocation.search(X, 3, target=2.0).stop.value
     'the target was reached'
     """
-    begun = time.perf_counter()
+    watch = Watch(callback, progress, max_time)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
     patience = max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1)
-    deadline = np.inf if max_time is None else begun + check_real("max_time", max_time, 0)
     check_real("target", target, 0)
     check_int("candidates", candidates, 1)
     tenure = k // 2 if tenure is None else check_int("tenure", tenure, 0, k - 1)
     check_int("go_back", go_back, 1)
+    check_int("returns", returns, 1)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
     finished: list[Finished] = []
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
-
-        def over() -> bool:
-            return interrupts.asked or time.perf_counter() >= deadline
-
+    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter, patience)):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
-        for batch in tabu.batches(numbers, points.n):
-            if over() and finished:
-                break
+        for batch in watch.through(tabu.batches(numbers, points.n)):
             orders = Roaming(
-                max_iter, patience, target, tenure, candidates, go_back, seed, np.array(batch, np.uint64), over
+                max_iter,
+                patience,
+                target,
+                tenure,
+                candidates,
+                go_back,
+                returns,
+                seed,
+                np.array(batch, np.uint64),
+                watch,
             )
-            found = run(ops, start.centers(batch), orders, refine, interrupts)
+            found = run(ops, start.centers(batch), orders, refine)
             finished.append(lloyd.finish(ops, found, batch))
-            report(finished[-1])
-        return home(choose(finished, ops.name, interrupts.asked), points, out)
+            report(finished[-1], watch)
+        return home(choose(finished, ops.name, watch.halted), points, out)
 
 
-def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str, interrupts: Interrupts) -> lloyd.Descent:
+def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str) -> lloyd.Descent:
     """K-Means from centers (R, K, d), the search, and the refinement of the best."""
-    rounds = 1 if interrupts.asked else START_ITER
-    begun = lloyd.descend(ops, centers, rounds, interrupts=interrupts, traced=centers.shape[1] == 1)
+    watch = orders.watch
+    rounds = 1 if watch.hurried() else START_ITER
+    watch.enter("start", rounds)
+    begun = lloyd.descend(ops, centers, rounds, watch=watch, traced=centers.shape[1] == 1)
     if centers.shape[1] == 1:  # nowhere to relocate to
         return begun
+    watch.enter("search", orders.max_iter)
     # A cluster that stayed empty may have kept a centre from outside the box, where sums have no room.
     found = roam(ops, np.clip(begun.centers, ops.bounds.low, ops.bounds.high), orders)
-    early = Stop.INTERRUPTED if interrupts.asked else Stop.MAX_TIME
-    stops = [early if stop is None else stop for stop in found.stop]
+    stops = [stop or watch.early for stop in found.stop]
     trace = Trace(found.current, found.best, found.moves)
-    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, interrupts), stops, trace)
+    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, watch), stops, trace)
 
 
 @dataclass(slots=True)
@@ -170,8 +186,11 @@ class State:
     cost: np.ndarray  # (R,) J at the centroids
     best: np.ndarray  # (R,) J_b
     best_centers: np.ndarray  # (R, K, d)
+    home: np.ndarray  # (R,) J of the solution to go back to
+    home_centers: np.ndarray  # (R, K, d)
     changed: np.ndarray  # (R,) points that changed cluster in this iteration
     stale: np.ndarray  # (R,) iterations since the last new best
+    away: np.ndarray  # (R,) iterations since the last new home
     placed: tabu.Recent  # numbers of centres
     used: tabu.Recent  # row numbers
 
@@ -179,9 +198,10 @@ class State:
     def start(cls, ops: Ops, centers: np.ndarray, tenure: int) -> State:
         r, k, d = centers.shape
         totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-        best, none = np.full(r, np.inf), np.zeros(r, np.int64)
-        state = cls(centers.copy(), ops.pairs(centers), ops.blank(r), totals, best.copy(), best, centers.copy(),
-                    none, none.copy(), tabu.Recent(r, tenure), tabu.Recent(r, k))  # fmt: skip
+        worst, none = np.full(r, np.inf), np.zeros(r, np.int64)
+        state = cls(centers.copy(), ops.pairs(centers), ops.blank(r), totals, worst, worst.copy(), centers.copy(),
+                    worst.copy(), centers.copy(), none, none.copy(), none.copy(), tabu.Recent(r, tenure),
+                    tabu.Recent(r, k))  # fmt: skip
         step(ops, state, np.ones(r, np.bool_), nearest=True)
         note(state, np.ones(r, np.bool_))
         return state
@@ -189,7 +209,7 @@ class State:
 
 def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
     """Run R searches from centers (R, K, d), by the backend itself where it can, otherwise pass by pass."""
-    own = ops.roam(centers, orders)
+    own = None if orders.watch.each else ops.roam(centers, orders)
     if own is not None:
         return own
     r = len(centers)
@@ -208,16 +228,18 @@ def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
     for iteration in range(orders.max_iter):
         rows, perfect = draw(ops, state, orders, iteration)
         end(perfect, Stop.TARGET)  # every point is on a centre
-        if not going.any() or orders.over():
+        if not going.any() or orders.watch.over():
             break
         relocate(ops, state, rows, iteration, going)
         descend(ops, state, orders, going)
         course.add(np.flatnonzero(going), state.cost[going], state.changed[going], best=state.best[going])
         log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
+        active = np.flatnonzero(going)
         end(state.best <= orders.target, Stop.TARGET)
         end(state.stale >= orders.patience, Stop.PATIENCE)
-        back = going & (state.stale % orders.go_back == 0)  # or just there
-        state.centers[back] = state.best_centers[back]
+        ended = ~going[active] | (iteration + 1 == orders.max_iter)
+        orders.watch.tell(iteration + 1, active, state.cost[active], state.best[active], ended)
+        turn(state, orders, going)
     else:
         end(going.copy(), Stop.MAX_ITER)
     trace = course.trace()
@@ -257,7 +279,7 @@ def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np
 def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
     """The steps after a move; more of them while J falls fast enough to reach the best."""
     state.changed[:] = 0
-    before, last = state.best.copy(), state.cost
+    before, last, best = state.home.copy(), state.cost, state.best.copy()
     for i in range(orders.steps):
         last = state.cost.copy()
         step(ops, state, going, nearest=i == 0)
@@ -269,7 +291,8 @@ def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
         last = state.cost.copy()
         step(ops, state, falling)
         better |= note(state, falling)
-    state.stale = np.where(better, 0, state.stale + going)
+    state.stale = np.where(state.best < best, 0, state.stale + going)
+    state.away = np.where(better, 0, state.away + going)
 
 
 def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None:
@@ -285,7 +308,17 @@ def step(ops: Ops, state: State, who: np.ndarray, nearest: bool = False) -> None
 
 
 def note(state: State, who: np.ndarray) -> np.ndarray:
-    """Keep what is better than the best, by more than rounding: (R,) bool, where that was so."""
+    """Keep what is better than home, or the best, by more than rounding: (R,) bool, where there is a new home."""
     better = who & (state.cost < state.best * (1 - NOISE))
     state.best[better], state.best_centers[better] = state.cost[better], state.centers[better]
-    return better
+    nearer = who & (state.cost < state.home * (1 - NOISE))
+    state.home[nearer], state.home_centers[nearer] = state.cost[nearer], state.centers[nearer]
+    return nearer
+
+
+def turn(state: State, orders: Roaming, going: np.ndarray) -> None:
+    """Go back home from time to time, or give it up."""
+    settle = going & (state.away >= orders.go_back * orders.returns)
+    state.home[settle], state.home_centers[settle], state.away[settle] = state.cost[settle], state.centers[settle], 0
+    back = going & (state.away % orders.go_back == 0)  # or just there
+    state.centers[back] = state.home_centers[back]

@@ -18,6 +18,7 @@ class Stop(Enum):
     MAX_TIME = "the time ran out"
     TARGET = "the target was reached"
     INTERRUPTED = "interrupted; this is the best found so far"
+    CALLBACK = "stopped by the callback; this is the best found so far"
 
     def __str__(self) -> str:
         return self.value

@@ -11,6 +11,7 @@ from gputabu.points import Points
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.validation import check_int
+from gputabu.watching import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,9 @@ def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: 
     )  # fmt: skip
 
 
-def report(batch: Finished) -> None:
-    """Log how a batch of restarts ended."""
+def report(batch: Finished, watch: Watch) -> None:
+    """Say how a batch of restarts ended."""
+    watch.concluded(batch.trace.n_iter, batch.inertia)
     best = batch.best
     log.info(
         "restarts %d to %d: J from %.10g to %.10g, the best (restart %d) stopped as %s",
@@ -102,8 +104,8 @@ def report(batch: Finished) -> None:
     )  # fmt: skip
 
 
-def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clustering:
-    """The lowest J of all restarts; the lowest restart number on ties."""
+def choose(finished: Sequence[Finished], backend: str, halted: Stop | None) -> Clustering:
+    """The lowest J of all restarts, the lowest restart number on ties; `halted` is why they all ended, if they did."""
     first = int(np.argmin([batch.inertia[batch.best] for batch in finished]))  # the first of equals
     won = finished[first]
     trace = _join([batch.trace for batch in finished])
@@ -114,7 +116,7 @@ def choose(finished: Sequence[Finished], backend: str, interrupted: bool) -> Clu
         inertia=float(won.inertia[won.best]),
         center_indices=won.indices,
         n_iter=int(trace.n_iter[at]),
-        stop=Stop.INTERRUPTED if interrupted else won.stop[won.best],
+        stop=halted or won.stop[won.best],
         restart=won.numbers[won.best],
         inertias=np.concatenate([batch.inertia for batch in finished]),
         trace=trace,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gputabu import draws
+from gputabu.backend import to_numpy
 from gputabu.backend.ops import Ops
 from gputabu.draws import Purpose
 from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Points
@@ -187,7 +188,7 @@ def starts(ops: Ops, init: object, k: int, seed: int, trials: int | None = None)
 def check_init(init: object, k: int, points: Points) -> np.ndarray:
     """Centres (K, d) as float64, or row numbers (K,) as int64."""
     try:
-        array = np.asarray(init)
+        array = to_numpy(init, "init")
     except ValueError:
         array = np.empty(0, object)
     n, d = points.n, points.d

@@ -14,12 +14,13 @@ from gputabu.backend import Devices, admit, hold, home, returned
 from gputabu.backend.ops import Ops
 from gputabu.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
 from gputabu.draws import Purpose
-from gputabu.interrupts import Interrupts
 from gputabu.ladder import METHODS, Ladder, Plan, Rung
+from gputabu.ledgers import LadderLedger
 from gputabu.points import Bounds, Points
 from gputabu.results import Clustering
 from gputabu.runs import announce
 from gputabu.validation import check_choice, check_int
+from gputabu.watching import Callback, Watch
 
 #: Points of the sample that silhouettes are computed on.
 SAMPLE = 2000
@@ -49,7 +50,7 @@ class KSelection:
     centers : dict of int to (K, d) array
         The centres of every K.
     interrupted : bool
-        Whether Ctrl-C ended it before all K were done; the table then has fewer rows, at least one.
+        Whether Ctrl-C or a callback ended it before all was done; the table then has fewer rows, at least one.
     """
 
     n_clusters: int
@@ -96,6 +97,8 @@ def select_k(
     seed: int = 0,
     backend: str = "auto",
     device: Devices = None,
+    progress: bool = False,
+    callback: Callback | None = None,
 ) -> KSelection:
     """Cluster `X` for every K in `ks` and recommend one.
 
@@ -129,11 +132,16 @@ def select_k(
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration for every K, its `n_clusters`; it ends the search by returning
+        True. See `gputabu.Progress`.
 
     Returns
     -------
     KSelection
-        Ctrl-C ends the search with the K that are finished, and `interrupted` says so.
+        Ctrl-C or the callback end the search with the K that are finished, and `interrupted` says so.
 
     References
     ----------
@@ -149,6 +157,7 @@ def select_k(
     >>> found.n_clusters, found.criterion, found.labels.shape
     (5, 'bic', (500,))
     """
+    watch = Watch(callback, progress)
     points = admit(X, weights)
     plan = Plan(
         check_ks(ks, points.n),
@@ -158,16 +167,17 @@ def select_k(
     )
     asked = check_criteria(criterion, plan.ks, points.total_weight)
     check_int("references", references, 1)
-    with hold(points, backend, device) as ops, Interrupts() as interrupts:
+    ledger = LadderLedger(plan.ks, 1 + references * ("gap" in asked), restarts)
+    with hold(points, backend, device) as ops, watch.opened(plan.ks[0], ledger):
         announce(points, plan.ks[-1], range(restarts), ops.name)
-        rungs = Ladder(ops, plan, interrupts).climb()
+        rungs = Ladder(ops, plan, watch).climb()
         measures = Measures(ops, seed, "silhouette" in asked)
         rows = [measures.row(rung) for rung in rungs]
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         if "gap" in asked:
             done = replace(plan, ks=plan.ks[: len(rungs)])
             sets = (unclustered(points, ops.bounds, seed, number) for number in range(references))
-            others = [each for each in (inertias(one, done, backend, device, interrupts) for one in sets) if each]
+            others = [each for each in (inertias(one, done, backend, device, watch) for one in sets) if each]
             table["gap"], table["gap_error"] = criteria.gap(np.maximum(table["inertia"], measures.least), others)
         liked = recommendations(table, points.total_weight)
         decisive = next((name for name in (*asked, "bic") if name in liked), asked[0])
@@ -181,7 +191,7 @@ def select_k(
             asked=asked,
             best=home(best, points),
             centers={len(each.centers): returned(each.found.centers, points) for each in rungs},
-            interrupted=interrupts.asked,
+            interrupted=watch.halted is not None,
         )
 
 
@@ -192,7 +202,7 @@ class Measures:
         points = ops.points
         self.ops = ops
         self.least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
-        self.sample = sample(points, seed)
+        self.sample = sample(points, SAMPLE, seed)
         self.silhouette = Silhouette(ops.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
 
     def row(self, rung: Rung) -> dict[str, float]:
@@ -224,11 +234,11 @@ class Measures:
         return row
 
 
-def sample(points: Points, seed: int) -> np.ndarray:
-    """Row numbers of at most SAMPLE points of positive weight, one at random in each of as many stretches of rows."""
+def sample(points: Points, size: int, seed: int) -> np.ndarray:
+    """Row numbers of at most `size` points of positive weight, one at random in each of as many stretches of rows."""
     rows = None if points.weights is None else np.flatnonzero(np.concatenate(points.weights) > 0)
     n = points.n if rows is None else len(rows)
-    edges = np.arange(min(n, SAMPLE) + 1) * n // min(n, SAMPLE)
+    edges = np.arange(min(n, size) + 1) * n // min(n, size)
     words = draws.words(seed, 0, len(edges) - 1, purpose=Purpose.SAMPLE)
     chosen = edges[:-1] + draws.below(words, np.diff(edges))
     return chosen if rows is None else rows[chosen]
@@ -244,14 +254,14 @@ def unclustered(points: Points, bounds: Bounds, seed: int, number: int) -> Point
     return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
 
 
-def inertias(points: Points, plan: Plan, backend: str, device: Devices, interrupts: Interrupts) -> list[float]:
+def inertias(points: Points, plan: Plan, backend: str, device: Devices, watch: Watch) -> list[float]:
     """J of every K, or nothing if interrupted."""
-    if interrupts.asked:
+    if watch.halted:
         return []
     with hold(points, backend, device) as ops:
         least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
-        found = [max(rung.inertia, least) for rung in Ladder(ops, plan, interrupts).climb()]
-    return [] if interrupts.asked else found
+        found = [max(rung.inertia, least) for rung in Ladder(ops, plan, watch).climb()]
+    return [] if watch.halted else found
 
 
 def recommendations(table: dict[str, np.ndarray], weight: float) -> dict[str, int]:

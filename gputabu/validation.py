@@ -34,6 +34,13 @@ def check_real(name: str, value: object, low: float, below: float = np.inf) -> f
     return number
 
 
+def check_flag(name: str, value: object) -> bool:
+    """Return `value` if it is True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name}={value!r} must be True or False.")
+    return bool(value)
+
+
 def check_choice(name: str, value: object, allowed: Collection[str]) -> str:
     """Return `value` if it is one of the words in `allowed`."""
     if not isinstance(value, str) or value not in allowed:

@@ -180,8 +180,8 @@ extern "C" __global__ void block_search(
     idx* __restrict__ path, double* __restrict__ refined, word* __restrict__ passed, const double* __restrict__ offset,
     const double* __restrict__ scale, const double* __restrict__ high, const double* __restrict__ low,
     double weight_scale, double weight_high, double weight_low, double cost_scale, double cost0, double cost1,
-    double cost2, double key_scale, double noise, double unit, double trust, double exact, double floor, idx n, int k,
-    int d, int capacity, int max_iter, int patience, int global_scope, int rounds) {
+    double cost2, double key_scale, double noise, double target, double unit, double trust, double exact, double floor,
+    idx n, int k, int d, int capacity, int max_iter, int patience, int global_scope, int rounds) {
     DYNAMIC_SHARED(double, shared);
     const idx s = blockIdx.x, t1 = max_iter + 1;
     Block b;
@@ -210,7 +210,7 @@ extern "C" __global__ void block_search(
                        cost_scale, cost0, cost1, cost2, key_scale, unit, trust, exact, floor};
     const Restart me = {means + s * k, rows + s * k * capacity, length + s * k, best_means + s * k, best_cost + s,
                         stale + s, age + s, done + s, current + s * t1, best + s * t1, path + s * t1 * k};
-    const Limits limits = {noise, capacity, max_iter, patience, global_scope};
+    const Limits limits = {noise, target, capacity, max_iter, patience, global_scope};
     bool going = true;
     while (going) {
         enter(b, me.means);

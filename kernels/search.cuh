@@ -42,6 +42,7 @@ __device__ void make_fast(const double* centers, real* fast, real* norms, real* 
 
 #define STOP_PATIENCE 1
 #define STOP_MAX_ITER 2
+#define STOP_TARGET 3
 
 // The state of one restart between two iterations, and where its trace goes.
 struct Restart {
@@ -57,6 +58,7 @@ struct Restart {
 
 struct Limits {
     double noise;  // 1 - 2^-40: what must be undercut to be better
+    double target;  // J to stop at, negative for none
     int capacity, max_iter, patience, global_scope;
 };
 
@@ -75,7 +77,8 @@ __device__ bool advance(const Restart& me, const Limits& limits, double J, const
         *me.stale = stale;
         me.current[iteration] = J;
         me.best[iteration] = *me.best_cost;
-        *me.done = stale >= limits.patience ? STOP_PATIENCE : iteration == limits.max_iter ? STOP_MAX_ITER : 0;
+        *me.done = *me.best_cost <= limits.target ? STOP_TARGET : stale >= limits.patience ? STOP_PATIENCE
+                   : iteration == limits.max_iter ? STOP_MAX_ITER : 0;
         *me.age = iteration + 2;
     }
     __syncthreads();

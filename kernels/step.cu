@@ -69,8 +69,8 @@ extern "C" __global__ void step(const real* __restrict__ X, const double* __rest
                                 idx* __restrict__ path, double* __restrict__ centers, real* __restrict__ fast,
                                 real* __restrict__ norms, real* __restrict__ doubt,
                                 const double* __restrict__ offset, double cost0, double cost1, double cost2,
-                                double noise, double unit, double trust, double exact, double floor, idx pitch,
-                                int k, int d, int columns, int capacity, int max_iter, int patience,
+                                double noise, double target, double unit, double trust, double exact, double floor,
+                                idx pitch, int k, int d, int columns, int capacity, int max_iter, int patience,
                                 int global_scope) {
     DYNAMIC_SHARED(idx, scratch);  // (2, K)
     __shared__ word widest;
@@ -79,7 +79,7 @@ extern "C" __global__ void step(const real* __restrict__ X, const double* __rest
     const Restart me = {means + s * k, rows + s * k * capacity, length + s * k, best_means + s * k, best_cost + s,
                         stale + s, age + s, done + s, current + s * columns_of_trace, best + s * columns_of_trace,
                         path + s * columns_of_trace * k};
-    const Limits limits = {noise, capacity, max_iter, patience, global_scope};
+    const Limits limits = {noise, target, capacity, max_iter, patience, global_scope};
     const double J = __dadd_rn(__dadd_rn(from_limb(costs[3 * s], cost0), from_limb(costs[3 * s + 1], cost1)),
                                from_limb(costs[3 * s + 2], cost2));
     __syncthreads();  // everyone has read `done`

@@ -7,6 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
+import browser
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
@@ -104,6 +105,14 @@ def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")
     monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: None if seen["numba"] else "numba is not installed.")
     monkeypatch.setattr(gputabu.backend, "installed", lambda name: bool(seen[name]))
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A function that measures a page in a browser."""
+    if browser.CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine to show the report")
+    return lambda text: browser.measure(text, tmp_path)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""`gputabu doctor`, and the script that will measure GPUs, with and without CUDA."""
+"""The command itself; `doctor`, `select-k`, `datasets`, `bench`; and the script that will measure GPUs."""
 
 import json
 import os
@@ -11,18 +11,20 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from gputabu import cli
+import gputabu
+from gputabu import cli, datasets
 
 ROOT = pathlib.Path(__file__).parent.parent
 MISSING = "CuPy is not installed (here is how)."
+COMMANDS = ("fit", "predict", "select-k", "bench", "reproduce", "datasets", "doctor")
 
 
 @pytest.fixture
 def without_cuda(monkeypatch):
-    monkeypatch.setattr(cli, "cuda_unusable", lambda: MISSING)
-    monkeypatch.setattr(cli, "numba_unusable", lambda: "numba is not installed.")
-    monkeypatch.setattr(cli, "resolve", lambda name: "numpy")
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.doctor, "cuda_unusable", lambda: MISSING)
+    monkeypatch.setattr(cli.doctor, "numba_unusable", lambda: "numba is not installed.")
+    monkeypatch.setattr(cli.doctor, "resolve", lambda name: "numpy")
+    monkeypatch.setattr(cli.doctor, "find_spec", lambda name: None)
 
 
 def doctor(*options):
@@ -52,7 +54,7 @@ def test_doctor_without_cuda():
 @pytest.mark.numba
 @pytest.mark.usefixtures("without_cuda")
 def test_doctor_compares_compiled_code(monkeypatch):
-    monkeypatch.setattr(cli, "numba_unusable", lambda: None)
+    monkeypatch.setattr(cli.doctor, "numba_unusable", lambda: None)
     done = doctor()
     assert done.exit_code == 0, done.output
     assert "\ncompiled code QM-TS, TSC, K-Means equal NumPy's bit for bit" in done.output
@@ -67,7 +69,7 @@ def test_doctor_requires_cuda():
 
 @pytest.mark.usefixtures("without_cuda")
 def test_doctor_fails_in_a_sentence(monkeypatch):
-    monkeypatch.setattr(cli, "IRIS", 1.0)
+    monkeypatch.setattr(cli.doctor, "IRIS", 1.0)
     done = doctor()
     assert done.exit_code == 1
     assert "FAILED: AssertionError: QM-TS on Iris ends at J = 78.85144143 and not at 1." in done.output
@@ -85,8 +87,8 @@ def test_doctor_on_hostcuda():
 def test_doctor_finds_a_backend_that_differs():
     """A planted fault: the CUDA backend is given other data."""
     code = (
-        "from gputabu import cli; method = cli.METHODS['K-Means']; "
-        "cli.METHODS['K-Means'] = lambda X, k, b: method(X + (b == 'cuda'), k, b); cli.main()"
+        "from gputabu import cli; from gputabu.cli.doctor import METHODS; method = METHODS['K-Means']; "
+        "METHODS['K-Means'] = lambda X, k, b: method(X + (b == 'cuda'), k, b); cli.main()"
     )
     done = on_hostcuda("-c", code, "doctor")
     assert done.returncode == 1
@@ -96,9 +98,73 @@ def test_doctor_finds_a_backend_that_differs():
 def test_help_names_the_commands():
     done = CliRunner().invoke(cli.app, ["--help"])
     assert done.exit_code == 0
-    for name in ("doctor", "datasets", "reproduce"):
-        assert name in done.output
-    assert "select-k" in done.output
+    for name in COMMANDS:
+        assert f"\n  {name} " in done.output
+    assert "130 after Ctrl-C" in done.output
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_has_an_example_and_fits_80_columns(name):
+    done = CliRunner().invoke(cli.app, [name, "--help"], env={"COLUMNS": "200"})
+    assert done.exit_code == 0
+    assert f"\n  gputabu {name}" in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_version():
+    for command in (["-m", "gputabu", "--version"], ["-c", "from gputabu.cli import main; main()", "--version"]):
+        done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
+        assert done.stdout == f"gputabu {gputabu.__version__}\n"
+
+
+def test_completion():
+    done = CliRunner().invoke(cli.app, ["--show-completion", "bash"], prog_name="gputabu", env={"SHELL": "/bin/bash"})
+    assert "_GPUTABU_COMPLETE=complete_bash" in done.output
+
+
+class TestErrors:
+    """One sentence, and an exit code that means something."""
+
+    def run(self, monkeypatch, error, *options):
+        def broken(*_):
+            raise error
+
+        monkeypatch.setattr(datasets, "find", broken)
+        return CliRunner().invoke(cli.app, ["datasets", *options])
+
+    @pytest.mark.parametrize(
+        ("error", "code", "said"),
+        [
+            (ValueError("x=1 must\nbe 2."), 2, "x=1 must be 2."),
+            (OSError(28, "No space left on device", "a.csv"), 1, "a.csv: No space left on device."),
+            (MemoryError("Unable to allocate 9 TiB"), 1, "there is not enough memory: Unable to allocate 9 TiB."),
+            (KeyError("x"), 1, "KeyError: 'x' (--debug shows where.)"),
+            (KeyboardInterrupt(), 130, "interrupted."),
+        ],
+    )
+    def test_a_sentence(self, monkeypatch, error, code, said):
+        done = self.run(monkeypatch, error)
+        assert (done.exit_code, done.stderr) == (code, f"gputabu datasets: {said}\n")
+        assert "Traceback" not in done.output
+
+    def test_debug_raises(self, monkeypatch):
+        done = self.run(monkeypatch, ValueError("x"), "--debug")
+        assert isinstance(done.exception, ValueError)
+
+
+@pytest.mark.usefixtures("without_cuda")
+def test_bench(monkeypatch):
+    monkeypatch.setattr(cli.bench, "available", lambda: ["numpy"])
+    asked = ["bench", "--rows", "600", "--columns", "3", "-k", "4", "--rounds", "1"]
+    done = CliRunner().invoke(cli.app, [*asked, "--json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert set(found["iterations"]) == {"sklearn", "tabu, numpy", "Lloyd, numpy"}
+    assert all(fit["inertia"] > 0 and fit["seconds"] > 0 for fit in found["fits"].values())
+    lines = cli.bench.text(found).splitlines()
+    assert max(map(len, lines)) <= 80 and "Lloyd, scikit-learn" in lines[4] and lines[4].endswith("1.00")
+    done = CliRunner().invoke(cli.app, ["bench", "--rows", "3", "-k", "4"])
+    assert done.exit_code == 2 and "n_samples=3 should be >= n_clusters=4" in done.stderr
 
 
 @pytest.fixture
@@ -125,11 +191,27 @@ def test_select_k_as_json_and_as_a_picture(blobs_csv, tmp_path):
     pytest.importorskip("matplotlib").use("Agg")
     done = select_k(blobs_csv, "--ks", "1,3", "--criterion", "silhouette", "--json", "--plot", tmp_path / "k.png")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.output)
+    told = json.loads(done.stdout)
     assert (told["n_clusters"], told["criterion"], told["backend"]) == (3, "silhouette", "numpy")
     assert [row["n_clusters"] for row in told["table"]] == [1, 3]
     assert told["table"][0]["silhouette"] is None
     assert (tmp_path / "k.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_select_k_leaves_files(blobs_csv, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "out"
+    done = select_k(blobs_csv, "--ks", "1:4", "--scale", "zscore", "--id", "x", "--out", out)
+    assert done.exit_code == 0, done.output
+    written = {"criteria.csv", "labels.csv", "centres.csv", "centres-scaled.csv", "result.json", "report.html"}
+    assert {path.name for path in out.iterdir()} == written
+    told = json.loads((out / "result.json").read_text())
+    assert told["command"].startswith(f"gputabu select-k {blobs_csv} --ks 1:4")
+    assert len((out / "criteria.csv").read_text().splitlines()) == 5
+    assert len((out / "labels.csv").read_text().splitlines()) == 121
+    assert (out / "report.html").read_text().count("<img") == 4
+    done = select_k(blobs_csv, "--out", out)
+    assert done.exit_code == 2 and "of an earlier run: --force replaces them" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -151,10 +233,10 @@ def test_select_k_says_what_is_wrong(options, message, blobs_csv):
 
 
 def test_select_k_numbers():
-    assert cli.numbers("2:5") == [2, 3, 4, 5]
-    assert cli.numbers("2:9:3") == [2, 5, 8]
-    assert cli.numbers("7") == [7]
-    assert cli.numbers("8, 2") == [8, 2]
+    assert cli.select.numbers("2:5") == [2, 3, 4, 5]
+    assert cli.select.numbers("2:9:3") == [2, 5, 8]
+    assert cli.select.numbers("7") == [7]
+    assert cli.select.numbers("8, 2") == [8, 2]
 
 
 def test_datasets_are_listed(tmp_path, monkeypatch):

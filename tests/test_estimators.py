@@ -260,3 +260,27 @@ def test_fits_in_threads_agree(iris):
     for fitted in found.values():
         np.testing.assert_array_equal(fitted.trace_.current, reference.trace_.current)
     assert len(found) == 4
+
+
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
+def test_representation_in_a_notebook(model, iris):
+    estimator = model(3, random_state=0)
+    for _ in range(2):  # not fitted, and fitted
+        html = estimator._repr_html_()
+        assert "n_clusters" in html and "progress" in html
+        assert "href" not in html  # there are no pages to link to
+        estimator.fit(iris)
+    assert estimator._get_doc_link() == ""
+
+
+def stop_at_two(info):
+    return info.iteration == 2
+
+
+@pytest.mark.parametrize("model", [*MODELS, BRIEF])
+def test_callbacks_are_cloned_and_pickled(model, iris):
+    fitted = model(4, init="random", n_init=2, random_state=0, callback=stop_at_two).fit(iris)
+    assert fitted.stop_ is Stop.CALLBACK and fitted.n_iter_ == 2
+    again = pickle.loads(pickle.dumps(clone(fitted).fit(iris)))
+    assert again.callback is stop_at_two
+    np.testing.assert_array_equal(again.labels_, fitted.labels_)

@@ -16,7 +16,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gputabu import cli, datasets, experiments, lloyd, outcomes, page, quantized, reassignment
+from gputabu import cli, datasets, experiments, lloyd, markup, outcomes, quantized, reassignment
 from gputabu.paper import TABLES
 from gputabu.results import Stop
 from gputabu.verdicts import Sample, judge
@@ -29,7 +29,7 @@ ENVIRONMENT = dict(os.environ)
 @pytest.fixture(autouse=True)
 def _only_iris(monkeypatch, tmp_path):
     """A machine with scikit-learn's Iris and no other data, and no network; TSC shortened, pictures left out."""
-    monkeypatch.setattr(page, "svg", lambda draw: "data:,")
+    monkeypatch.setattr(markup, "svg", lambda draw: "data:,")
     monkeypatch.delenv("GPUTABU_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(datasets, "download", unreachable)
@@ -223,20 +223,6 @@ def test_a_real_ctrl_c(tmp_path):
     assert sorted(path.name for path in out.iterdir()) == ["report.html", "results.csv", "results.json"]
 
 
-def test_files_are_replaced_whole(tmp_path, monkeypatch):
-    path = tmp_path / "results.json"
-    outcomes.replace_text(path, "old")
-
-    def full(self, *_, **__):
-        self.touch()
-        raise OSError("disk full")
-
-    monkeypatch.setattr("pathlib.Path.write_text", full)
-    with pytest.raises(OSError, match="disk full"):
-        outcomes.replace_text(path, "new")
-    assert path.read_text() == "old" and os.listdir(tmp_path) == ["results.json"]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -255,7 +241,7 @@ def test_wrong_options_get_a_sentence(tmp_path, options, said):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    monkeypatch.setattr(cli.reproduce, "find_spec", lambda name: None)
     done = reproduce(tmp_path)
     assert done.exit_code == 2 and "gputabu[reproduce]" in done.output
 

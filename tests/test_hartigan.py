@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, hartigan, lloyd, quantized, reassignment
 from gputabu.backend import hold
-from gputabu.interrupts import Interrupts
 from gputabu.results import NOISE
+from gputabu.watching import Watch
 
 
 def draw_problem(data, most: int = 40):
@@ -238,9 +238,9 @@ def test_nothing_to_do_twice(iris, backend):
 @pytest.mark.parametrize("whole", [True, False])
 def test_interrupts_and_budget(whole, backend):
     X = np.random.default_rng(0).normal(size=(400, 2))
-    interrupts = Interrupts()
-    interrupts.asked = True
-    asked, before, after, _ = improved(X, None, X[None, :12], backend, whole, interrupts=interrupts)
+    watch = Watch()
+    watch.interrupts.asked = True
+    asked, before, after, _ = improved(X, None, X[None, :12], backend, whole, watch=watch)
     once, *_ = improved(X, None, X[None, :12], backend, whole, max_rounds=1)
     full, _, least, _ = improved(X, None, X[None, :12], backend, whole)
     assert 0 < asked.moves[0] < full.moves[0]

@@ -7,9 +7,9 @@ import pytest
 from conftest import blobs
 
 from gputabu.backend import hold
-from gputabu.interrupts import Interrupts
 from gputabu.ladder import Ladder, Plan
 from gputabu.points import Points
+from gputabu.watching import Watch
 
 #: Pairs of points at the ends of two lines.
 PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 0], [110, 1]])
@@ -18,7 +18,7 @@ PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 
 @pytest.fixture
 def pairs():
     with hold(Points.of(PAIRS)) as ops:
-        yield Ladder(ops, Plan([3, 4, 5], "k-means", 1, 0), Interrupts())
+        yield Ladder(ops, Plan([3, 4, 5], "k-means", 1, 0), Watch())
 
 
 def test_merging_from_above(pairs):
@@ -53,7 +53,7 @@ def test_restarts_are_as_alone():
     """The fresh starts of a K are those of K-Means++ at that K."""
     X = blobs(200, 2, 6, seed=1)
     with hold(Points.of(X)) as ops:
-        few, many = (Ladder(ops, Plan([4, 6], "k-means", r, 7), Interrupts()) for r in (1, 3))
+        few, many = (Ladder(ops, Plan([4, 6], "k-means", r, 7), Watch()) for r in (1, 3))
         np.testing.assert_array_equal(many.starts(4)[:1], few.starts(4))
         for each in (few, many):
             each.rungs = [few.reach(few.starts(4))]

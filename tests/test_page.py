@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import html
-import json
-import os
 import re
-import shutil
-import subprocess
-from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from browser import WIDTHS, Outline
 
-from gputabu import datasets, page, quantized
+from gputabu import datasets, markup, page, quantized
 from gputabu.outcomes import Experiment, Outcome, Results, Settings
 from gputabu.paper import TABLES
 from gputabu.results import Clustering
 
 pytest.importorskip("matplotlib")
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-WIDTHS = (400, 1280)
 
 
 def invented(number: str) -> np.ndarray:
@@ -62,27 +56,6 @@ def report(results, tmp_path_factory) -> str:
         return page.write(results, tmp_path_factory.mktemp("report")).read_text(encoding="utf-8")
 
 
-class Outline(HTMLParser):
-    """Tags opened and closed, and attributes of each."""
-
-    VOID = ("meta", "img", "br")
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open, self.seen = [], []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, name, attributes):
-        self.seen.append((name, dict(attributes)))
-        if name not in self.VOID:
-            self.open.append(name)
-
-    def handle_endtag(self, name):
-        assert self.open.pop() == name
-
-
 def test_the_page_stands_alone(report):
     tags = Outline(report).seen
     names = [name for name, _ in tags]
@@ -101,8 +74,8 @@ def test_the_page_stands_alone(report):
 def test_everything_is_escaped(report):
     assert "<script" not in report
     assert "The file &lt;script&gt;alert(&#x27;&amp;&#x27;)&lt;/script&gt;" in report
-    assert page.tag("p", "<b>", page.tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
-    assert page.row("<", "<td>", page.number("1")) == (
+    assert markup.tag("p", "<b>", markup.tag("i", "&"), title='"') == '<p title="&quot;">&lt;b&gt;<i>&amp;</i></p>'
+    assert markup.row("<", "<td>", markup.number("1")) == (
         '<tr><th scope="row">&lt;</th><td>&lt;td&gt;</td><td class="number">1</td></tr>'
     )
 
@@ -136,56 +109,6 @@ def test_badges(outcomes, skipped, said):
         for name, value in outcomes.items()
     }
     assert f">{said}<" in page.badge(Experiment("I", made, skipped))
-
-
-MEASURE = """
-const found = {};
-for (const frame of document.querySelectorAll('iframe')) {
-  const page = frame.contentDocument, root = page.documentElement, clipped = [];
-  for (const element of page.body.querySelectorAll('*')) {
-    if (element.closest('.scroll') && !element.matches('.scroll')) continue;  // scrolls in its own box
-    if (element.matches('.scroll')) {  // it could, but at these widths it need not
-      if (element.scrollWidth > element.clientWidth + 1) clipped.push('scrolls: ' + element.innerText.slice(0, 90));
-      continue;
-    }
-    const box = element.getBoundingClientRect();
-    if (element.scrollWidth > element.clientWidth + 1 && getComputedStyle(element).display !== 'inline'
-        || box.right > root.clientWidth + 1 || box.left < -1) clipped.push(element.outerHTML.slice(0, 80));
-  }
-  found[frame.width] = {
-    overflow: root.scrollWidth - root.clientWidth, clipped, text: page.body.innerText.length,
-    images: [...page.images].map(image => [image.naturalWidth, image.getBoundingClientRect().width]),
-    columns: getComputedStyle(page.querySelector('.figures')).gridTemplateColumns.split(' ').length,
-  };
-}
-document.body.textContent = JSON.stringify(found);
-"""
-
-
-@pytest.fixture
-def measured(tmp_path):
-    """A function that shows a page in frames of all widths, in one window, and measures them when images are there."""
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine to show the report")
-
-    def measure(text: str) -> dict:
-        frames = [f'<iframe width="{width}" height="900" srcdoc="{html.escape(text)}"></iframe>' for width in WIDTHS]
-        script = f"<script>onload = () => {{ {MEASURE} }};</script>"
-        harness = tmp_path / "harness.html"
-        harness.write_text(f"<!DOCTYPE html><meta charset='utf-8'>{''.join(frames)}{script}", encoding="utf-8")
-        command = [
-            CHROMIUM, "--headless", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
-            "--disable-background-networking", "--disable-component-update", "--enable-logging=stderr",
-            f"--user-data-dir={tmp_path / 'user'}", "--virtual-time-budget=10000", "--dump-dom", harness.as_uri(),
-        ]  # fmt: skip
-        if hasattr(os, "geteuid") and os.geteuid() == 0:
-            command.insert(1, "--no-sandbox")
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=180)
-        assert ran.returncode == 0, ran.stderr
-        found = re.search(r"<body[^>]*>(.*)</body>", ran.stdout, re.DOTALL)
-        return json.loads(html.unescape(found[1])) | {"console": re.findall(r".*CONSOLE.*", ran.stderr)}
-
-    return measure
 
 
 def test_in_a_browser_nothing_is_clipped(report, measured):

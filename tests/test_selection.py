@@ -135,14 +135,14 @@ def test_device_arrays_in_and_out(iris):
 
 def test_seeds_give_other_samples_and_references():
     X = blobs(5000, 2, 3)
-    one, other = (selection.sample(Points.of(X), seed) for seed in (0, 1))
+    one, other = (selection.sample(Points.of(X), selection.SAMPLE, seed) for seed in (0, 1))
     assert len(one) == len(np.unique(one)) == selection.SAMPLE
     assert one.max() < 5000
     assert (one != other).any()
-    np.testing.assert_array_equal(selection.sample(Points.of(X[:70]), 5), np.arange(70))
+    np.testing.assert_array_equal(selection.sample(Points.of(X[:70]), 70, 5), np.arange(70))
     weights = np.zeros(5000)
     weights[10:3000] = 2.0
-    rows = selection.sample(Points.of(X, weights), 0)
+    rows = selection.sample(Points.of(X, weights), selection.SAMPLE, 0)
     assert (len(rows), rows.min() >= 10, rows.max() < 3000) == (selection.SAMPLE, True, True)
 
 

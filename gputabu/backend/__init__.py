@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from gputabu.backend.arrays import maker, on_gpu, opened
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import Ops
-from gputabu.files import written
+from gputabu.mapped import written
 from gputabu.points import Points
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int
@@ -37,7 +38,7 @@ def resolve(name: str, on_device: bool = False) -> str:
     """
     check_choice("backend", name, NAMES)
     if on_device and name in ("numba", "numpy"):
-        raise ValueError(f"backend={name!r} cannot read device arrays; use backend='cuda' or pass X.get().")
+        raise ValueError(f"backend={name!r} cannot read device arrays; use backend='cuda' or pass a copy on the host.")
     if name == "numpy":
         return name
     reasons = {"cuda": cuda_unusable} if on_device else {"cuda": cuda_unusable, "numba": numba_unusable}
@@ -54,22 +55,25 @@ def resolve(name: str, on_device: bool = False) -> str:
     return "numpy"
 
 
-def on_gpu(X: object) -> bool:
-    """Whether `X` is an array in the memory of a GPU (CuPy, PyTorch, cuDF…); asking imports nothing."""
-    if hasattr(X, "__cuda_array_interface__"):
-        return True
-    device = getattr(X, "__dlpack_device__", None)
-    return device is not None and int(device()[0]) == 2  # kDLCUDA
+def admit(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None) -> Points:
+    """The one door in: check `X` (N, d) and weights (N,), on the host or on a GPU, without copying points.
 
-
-def admit(X: object, weights: object = None) -> Points:
-    """The one door in: check `X` (N, d) and weights (N,), on the host or on a GPU, without copying points."""
-    if not on_gpu(X):
+    They may be arrays of any library that speaks DLPack or CUDA's array interface, or data frames. `check` is what
+    `X` must pass first if it is on the host.
+    """
+    if isinstance(X, Points):
         return Points.of(X, weights)
-    resolve("cuda", on_device=True)
-    from gputabu.backend.device_points import adopt
+    array = opened(X)
+    if weights is not None:
+        weights = to_numpy(weights, "sample_weight")
+    if on_gpu(array):
+        resolve("cuda", on_device=True)
+        from gputabu.backend.device_points import adopt
 
-    return adopt(X, weights)
+        points = adopt(array, weights)
+    else:
+        points = Points.of(array if check is None else check(array), weights)
+    return replace(points, maker=maker(X))
 
 
 def home(found: Clustering, points: Points, labels_out: np.ndarray | None = None) -> Clustering:
@@ -79,17 +83,22 @@ def home(found: Clustering, points: Points, labels_out: np.ndarray | None = None
 
 
 def returned(array: Any, points: Points) -> Any:
-    """`array` as the kind of array that the points are."""
-    if not points.on_device:
-        return array
-    from gputabu.backend.device_points import on_device_of
+    """`array` as the kind of array that the points came in, where they are."""
+    if points.on_device:
+        from gputabu.backend.device_points import on_device_of
 
-    return on_device_of(array, points)
+        array = on_device_of(array, points)
+    return array if points.maker is None else points.maker(array)
 
 
-def to_numpy(array: Any) -> np.ndarray:
-    """A host copy of a device array; a NumPy array is itself."""
-    return array if isinstance(array, np.ndarray) else array.get()
+def to_numpy(array: Any, name: str = "X") -> np.ndarray:
+    """`array`, of whatever kind, as NumPy's; copied only from a GPU."""
+    array = opened(array, name)
+    if not on_gpu(array):
+        return np.asarray(array)
+    from gputabu.backend.device_points import taken
+
+    return taken(array).get()
 
 
 def hold(points: Points, name: str = "auto", device: Devices = None) -> Ops:

@@ -22,16 +22,21 @@ BUFFER_SHARE = 0.2
 LEAST_ROWS = 256
 
 
-def adopt(X: Any, weights: Any) -> Points:
+def taken(X: Any) -> Any:
+    """An array of any CUDA library as CuPy's, without a copy; DLPack also waits for whoever still writes to it."""
+    if isinstance(X, cupy.ndarray):
+        return X
+    return cupy.from_dlpack(X) if hasattr(X, "__dlpack__") else cupy.asarray(X)
+
+
+def adopt(X: Any, weights: np.ndarray | None) -> Points:
     """Points over an array of any CUDA library, without a copy where it is contiguous float32 or float64."""
-    array = cupy.asarray(X) if hasattr(X, "__cuda_array_interface__") else cupy.from_dlpack(X)
+    array = taken(X)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"X must be an array of real numbers: got dtype {array.dtype}.")
     check_shape(array.shape)
     with array.device:
         array = cupy.ascontiguousarray(array, dtype=float_for(array.dtype))
-    if weights is not None and hasattr(weights, "__cuda_array_interface__"):
-        weights = cupy.asnumpy(weights)
     weights = check_weights(weights, len(array))
     return Points((array,), None if weights is None else (weights,))
 

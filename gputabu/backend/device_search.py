@@ -14,13 +14,15 @@ import numpy as np
 
 from gputabu.backend.ops import Explored, Orders
 from gputabu.points import LIMB, power
-from gputabu.results import NOISE
+from gputabu.results import NOISE, Stop
 
 if TYPE_CHECKING:
     from gputabu.backend.cuda_ops import CudaOps
 
 #: Iterations between two looks at the stop flags.
 POLL = 16
+#: What kernels/search.cuh says of the end of a restart.
+STOPS: tuple[Stop | None, ...] = (None, Stop.PATIENCE, Stop.MAX_ITER, Stop.TARGET)
 #: Share of the free memory that the state of a search may take.
 STATE_SHARE = 0.25
 
@@ -34,7 +36,7 @@ def explore(ops: CudaOps, means: np.ndarray, orders: Orders) -> Explored | None:
     if search.bytes > STATE_SHARE * ops.device.mem_info[0]:
         return None
     search.allocate()
-    if search.block_bytes <= ops.shared_limit:
+    if search.block_bytes <= ops.shared_limit and not orders.watch.timed:  # nothing ends a launch
         return search.in_blocks()
     return search.in_graph()
 
@@ -87,7 +89,7 @@ class DeviceSearch:
         ops.launch("block.cu", "block_search", (self.r,), (
             self.chunk.X, self.chunk.weights, *self._restart(), refined, passed, *self._grid_arrays(),
             float(power(LIMB - grid.weight)), *self._weight_powers(), float(power(LIMB - grid.cost)),
-            *self._cost_powers(), float(power(100 - grid.square)), 1 - NOISE, *self._trust(), self.n, self.k,
+            *self._cost_powers(), float(power(100 - grid.square)), *self._marks(), *self._trust(), self.n, self.k,
             self.d, *self._limits(), self.orders.rounds), self.block_bytes)  # fmt: skip
         return self._explored(refined.get())
 
@@ -114,8 +116,10 @@ class DeviceSearch:
         for iteration in range(1, self.orders.max_iter + 1):
             graph.launch(stream)
             # The loop's one copy and synchronisation.
-            if iteration % POLL == 0 and (self.done.get().all() or self.orders.interrupted()):
+            if iteration % POLL == 0 and (self.done.get().all() or self.orders.watch.over()):
                 break
+            if iteration % POLL == 0 and self.orders.watch.due():
+                self._show()
         return self._explored(None)
 
     def _iteration(self) -> None:
@@ -132,8 +136,12 @@ class DeviceSearch:
         ops.launch("step.cu", "step", (r,), (
             self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, *self._restart(),
             self.centers, *self.fast,
-            self.offset, *self._cost_powers(), 1 - NOISE, unit, *trust, self.n, k, d, self.columns,
+            self.offset, *self._cost_powers(), *self._marks(), unit, *trust, self.n, k, d, self.columns,
             *self._limits()), 16 * k)  # fmt: skip
+
+    def _show(self) -> None:
+        """Tell how far the restarts are."""
+        self.orders.watch.glance(self.age.get() - 2, self.best_cost.get(), self.done.get() != 0)
 
     # -- arguments -------------------------------------------------------------------------------
 
@@ -144,6 +152,10 @@ class DeviceSearch:
     def _limits(self) -> tuple[int, ...]:
         orders = self.orders
         return self.capacity, orders.max_iter, orders.patience, int(orders.shared)
+
+    def _marks(self) -> tuple[float, float]:
+        """What J is compared with: the factor to be undercut, and the target."""
+        return 1 - NOISE, float(self.orders.target)
 
     def _grid_arrays(self) -> tuple[Any, ...]:
         """Offset, and the powers of two to and from the limbs of the coordinates, (d) each."""
@@ -173,7 +185,7 @@ class DeviceSearch:
         return Explored(
             cost=self.best_cost.get(),
             means=self.best_means.get(),
-            stop=self.done.get(),
+            stop=[STOPS[code] for code in self.done.get()],
             current=self.current.get()[:, :length],
             best=self.best.get()[:, :length],
             path=self.path.get()[:, :length],

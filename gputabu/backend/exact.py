@@ -33,7 +33,7 @@ from gputabu.backend.ops import (
     Settled,
     Surveyed,
 )
-from gputabu.files import temporary
+from gputabu.mapped import temporary
 from gputabu.points import Bounds, Grid, Points, check_span, from_limbs, spread_exponent
 from gputabu.validation import check_range
 

@@ -46,7 +46,8 @@ ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
 GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE, TARGET = 0, 1, 2, 3, 4, 5
-AGE, DONE, STALE, MOVES, ROUNDS, HELD = 0, 1, 2, 2, 3, 4
+AGE, DONE, STALE, AWAY = 0, 1, 2, 3
+MOVES, ROUNDS, HELD = 2, 3, 4
 
 
 def inner(function: Callable[..., Any]) -> Any:
@@ -706,6 +707,7 @@ class Limits(NamedTuple):
 
     max_iter: int
     patience: int
+    target: float  # J to stop at, negative for none
     shared: bool  # scope "global"
     allowed: float  # squared shift of all centres together
     scatter: float  # J of one cluster
@@ -809,7 +811,7 @@ def run_restart(data, its, r, limits, until, scales, fast, bench, desk):
             arrive(its.centers[r], bench.means, totals, its.prints[r], changed, status, limits.max_iter, limits.allowed)
         else:
             bar(rows, length, labels, limits.shared, bench.barred, False)
-            judge(cost, its.means[r], status, its.cost[r], its.path[r], limits.max_iter, limits.patience)
+            judge(cost, its.means[r], status, its.cost[r], its.path[r], limits)
             if status[DONE] == GOING:
                 choose(weights, labels, totals, its.means[r], rows, length, limits.shared, keys, bench.next)
                 enter(its.means[r], rows, length, bench.next)
@@ -825,7 +827,7 @@ def bar(rows, length, labels, shared, barred, value):
 
 
 @inner
-def judge(J, means, status, cost, path, max_iter, patience):
+def judge(J, means, status, cost, path, limits):
     """Record M_c and its J, and whether the search ends here: `gputabu.tabu.Best`."""
     iteration = status[AGE]
     better = iteration == 0 or J < cost[1, iteration - 1] * (1.0 - NOISE)
@@ -837,9 +839,11 @@ def judge(J, means, status, cost, path, max_iter, patience):
     cost[1, iteration] = J if better else cost[1, iteration - 1]
     status[AGE] = iteration + 1
     status[STALE] = 0 if better else status[STALE] + 1
-    if status[STALE] >= patience:
+    if cost[1, iteration] <= limits.target:
+        status[DONE] = TARGET
+    elif status[STALE] >= limits.patience:
         status[DONE] = PATIENCE
-    elif iteration == max_iter:
+    elif iteration == limits.max_iter:
         status[DONE] = MAX_ITER
 
 
@@ -1354,9 +1358,11 @@ class Roams(NamedTuple):
     centers: np.ndarray  # (R, K, d) float64
     at: np.ndarray  # (R, K, d) float64, the centres that `twos` holds for
     best: np.ndarray  # (R, K, d) float64
+    home: np.ndarray  # (R, K, d) float64
+    home_cost: np.ndarray  # (R,)
     placed: np.ndarray  # (R, tenure) int64
     used: np.ndarray  # (R, K) int64
-    status: np.ndarray  # (R, 3) int64: solutions judged, why it stopped or GOING, iterations since the last new best
+    status: np.ndarray  # (R, 4) int64: solutions judged, DONE (or GOING), iterations since a new best, a new home
     cost: np.ndarray  # (R, 2, T + 1): J and J_b
     moves: np.ndarray  # (R, T) int64
 
@@ -1367,6 +1373,7 @@ class Rules(NamedTuple):
     max_iter: int
     patience: int
     go_back: int
+    returns: int
     steps: int
     more_steps: int
     reach: float
@@ -1517,7 +1524,7 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
     """
     X, weights, axes = data.X, data.weights, scales.axes
     labels, totals, centers, at, best = its.labels[r], its.totals[r], its.centers[r], its.at[r], its.best[r]
-    status, cost, placed, used = its.status[r], its.cost[r], its.placed[r], its.used[r]
+    status, cost, placed, used, home = its.status[r], its.cost[r], its.placed[r], its.used[r], its.home[r]
     first, second, near, far = twos.first[r], twos.second[r], twos.near[r], twos.far[r]
     k, d = centers.shape
     while status[DONE] == GOING and status[AGE] < until:
@@ -1548,7 +1555,8 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
             if len(placed):
                 placed[iteration % len(placed)] = swap % k
             used[iteration % k] = stand.rows[swap // k]
-        start, J, moves, number, better = J_best, np.inf, 0, 0, False
+        J_home, J, moves, number, better, nearer = its.home_cost[r], np.inf, 0, 0, False, False
+        start = J_home
         while number < steps:
             pair_all(X, columns, centers, at, stand.across, stand.moved, first, second, near, far, stand.squares,
                      stand.affected)  # fmt: skip
@@ -1567,6 +1575,9 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
             if J < J_best * (1.0 - NOISE):
                 J_best, better = J, True
                 put(centers, best)
+            if J < J_home * (1.0 - NOISE):
+                J_home, nearer = J, True
+                put(centers, home)
             if iteration >= 0 and number < rules.steps + rules.more_steps:
                 steps = number + (J < last * (1.0 - NOISE) and (last - J) * rules.reach > J - start)
         status[AGE] += 1
@@ -1574,11 +1585,16 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
         if iteration >= 0:
             its.moves[r, iteration] = moves
             status[STALE] = 0 if better else status[STALE] + 1
+            status[AWAY] = 0 if nearer else status[AWAY] + 1
+        its.home_cost[r] = J_home
         if J_best <= rules.target:
             status[DONE] = TARGET
         elif status[STALE] >= rules.patience:
             status[DONE] = PATIENCE
         elif iteration + 1 == rules.max_iter:
             status[DONE] = MAX_ITER
-        elif status[STALE] % rules.go_back == 0:  # or just there
-            put(best, centers)
+        elif status[AWAY] >= rules.go_back * rules.returns:
+            its.home_cost[r], status[AWAY] = J, 0
+            put(centers, home)
+        elif status[AWAY] % rules.go_back == 0:  # or just there
+            put(home, centers)

@@ -11,11 +11,10 @@ from gputabu import draws
 from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import pairing
 from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
-from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, small
+from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, show, small, stops
 from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
 from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
-from gputabu.results import Stop
 
 if TYPE_CHECKING:
     from gputabu.backend.numba_ops import NumbaOps
@@ -24,13 +23,6 @@ if TYPE_CHECKING:
 PASSES = 8
 #: Iterations between two looks at whether to stop early, at the most.
 LONGEST = 256
-
-STOPS = {
-    kernels.GOING: None,
-    kernels.PATIENCE: Stop.PATIENCE,
-    kernels.MAX_ITER: Stop.MAX_ITER,
-    kernels.TARGET: Stop.TARGET,
-}
 
 
 def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
@@ -108,9 +100,11 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         centers=np.array(centers, np.float64),
         at=pairs.at,
         best=np.array(centers, np.float64),
+        home=np.array(centers, np.float64),
+        home_cost=np.full(r, np.inf),
         placed=np.full((r, orders.tenure), -1, np.int64),
         used=np.full((r, k), -1, np.int64),
-        status=np.zeros((r, 3), np.int64),
+        status=np.zeros((r, 4), np.int64),
         cost=np.empty((r, 2, t)),  # of which most may never be needed
         moves=np.empty((r, orders.max_iter), np.int64),
     )
@@ -130,13 +124,14 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         while going:
             for one in going:
                 age = int(its.status[one, kernels.AGE])
-                begun, until = max(age - 1, 0), 1 if orders.over() else age + stride
+                begun, until = max(age - 1, 0), 1 if orders.watch.over() else age + stride
                 words = draws.words(
                     orders.seed, int(orders.numbers[one]), (until - begun) * orders.candidates,
                     purpose=Purpose.CANDIDATE, first=begun * orders.candidates,
                 ).reshape(-1, orders.candidates)  # fmt: skip
                 kernels.roam_restart(data, columns, its, twos, one, words, begun, rules, until, scales, mine)
-            over = orders.over()
+            show(its.status, its.cost, orders.watch)
+            over = orders.watch.over()
             going = [one for one in going if not its.status[one, kernels.DONE] and not over]
 
     ops.workers.map(work, [list(range(i, r, ops.workers.threads)) for i in range(ops.workers.threads)])
@@ -144,13 +139,13 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
     made = np.arange(age.max()) < age[:, None]  # (R, T + 1)
     current, best = (np.where(made, its.cost[:, i, : age.max()], np.nan) for i in (0, 1))
     moves = np.where(made[:, 1:], its.moves[:, : age.max() - 1], -1)
-    return Roamed(its.best, [STOPS[int(code)] for code in its.status[:, kernels.DONE]], current, best, moves)
+    return Roamed(its.best, stops(its.status), current, best, moves)
 
 
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:
     return Rules(
-        orders.max_iter, orders.patience, orders.go_back, orders.steps, orders.more_steps, float(orders.reach),
-        float(orders.target), ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
+        orders.max_iter, orders.patience, orders.go_back, orders.returns, orders.steps, orders.more_steps,
+        float(orders.reach), float(orders.target), ops.grid.coarsest(ops.points.n), ops.grid.finest, ENOUGH_BITS,
         POTENTIAL_BITS,
     )  # fmt: skip
 

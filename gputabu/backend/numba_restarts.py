@@ -12,6 +12,7 @@ from gputabu.backend import numba_kernels as kernels
 from gputabu.backend.numba_kernels import BLOCK, Bench, Centers, Data, Improvements, Limits, Restarts
 from gputabu.backend.ops import Descended, Descending, Explored, Improved, Orders
 from gputabu.results import Stop
+from gputabu.watching import Watch
 
 if TYPE_CHECKING:
     from gputabu.backend.numba_ops import NumbaOps
@@ -25,7 +26,8 @@ SLICE = 1 << 27
 STATE_BYTES = 1 << 29
 
 STOPS = {
-    kernels.GOING: Stop.INTERRUPTED,
+    kernels.PATIENCE: Stop.PATIENCE,
+    kernels.TARGET: Stop.TARGET,
     kernels.CONVERGED: Stop.CONVERGED,
     kernels.TOLERANCE: Stop.TOLERANCE,
     kernels.MAX_ITER: Stop.MAX_ITER,
@@ -44,13 +46,13 @@ def explore(ops: NumbaOps, means: np.ndarray, orders: Orders) -> Explored | None
         rows=np.empty((r, k, capacity), np.int64),
         path=np.full((r, t, k), -1, np.int64),
     )
-    limits = Limits(orders.max_iter, orders.patience, orders.shared, 0.0, 0.0)
-    run(ops, kernels.run_restart, its, (limits,), orders.interrupted)
+    limits = Limits(orders.max_iter, orders.patience, float(orders.target), orders.shared, 0.0, 0.0)
+    run(ops, kernels.run_restart, its, (limits,), orders.watch.over, lambda: show(its.status, its.cost, orders.watch))
     age = its.status[:, kernels.AGE]
     t = int(age.max())
     current, best = its.cost[:, 0, :t], its.cost[:, 1, :t]
-    found, stop = best[np.arange(r), age - 1], its.status[:, kernels.DONE]
-    return Explored(found, its.means[:, 1], stop, current, best, its.path[:, :t], centers=None)
+    found = best[np.arange(r), age - 1]
+    return Explored(found, its.means[:, 1], stops(its.status), current, best, its.path[:, :t], centers=None)
 
 
 def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended | None:
@@ -68,12 +70,29 @@ def descend(ops: NumbaOps, centers: np.ndarray, orders: Descending) -> Descended
         centers=np.array(centers, np.float64),
         prints=np.empty((r, t), np.uint64),
     )
-    limits = Limits(t, 0, False, float(orders.allowed), ops.scatter if traced else 0.0)
-    run(ops, kernels.run_restart, its, (limits,), orders.interrupted)
+    limits = Limits(t, 0, -1.0, False, float(orders.allowed), ops.scatter if traced else 0.0)
+    run(
+        ops, kernels.run_restart, its, (limits,), orders.watch.hurried, lambda: show(its.status, its.cost, orders.watch)
+    )
     t = int(its.status[:, kernels.AGE].max())
-    stops = [STOPS[int(code)] for code in its.status[:, kernels.DONE]]
     current = its.cost[:, 0, : t + 1] if traced else np.empty((r, 0))
-    return Descended(its.centers, stops, current, its.path[:, :t, 0])
+    return Descended(its.centers, stops(its.status), current, its.path[:, :t, 0])
+
+
+def stops(status: np.ndarray) -> list[Stop | None]:
+    """Why restarts ended; None where they were stopped early."""
+    return [STOPS.get(int(code)) for code in status[:, kernels.DONE]]
+
+
+def show(status: np.ndarray, cost: np.ndarray, watch: Watch) -> None:
+    """Tell how far restarts are, now and then. Costs (R, 1, T + 1) of descents are J, others J and the best J."""
+    if not watch.due():
+        return
+    row = max(cost.shape[1] - 1, 0)
+    made, best = status[:, kernels.AGE] - row, np.full(len(status), np.nan)
+    if cost.size:
+        best = np.where(made >= 0, cost[np.arange(len(made)), row, np.maximum(made, 0)], np.nan)
+    watch.glance(np.maximum(made, 0), best, status[:, kernels.DONE] != kernels.GOING)
 
 
 def blank(ops: NumbaOps, r: int, k: int) -> Restarts:
@@ -117,9 +136,10 @@ def run(
     kernel: Callable[..., None],
     its: Restarts | Improvements,
     limits: tuple[Any, ...],
-    interrupted: Callable[[], bool],
+    over: Callable[[], bool],
+    tell: Callable[[], None] = lambda: None,
 ) -> None:
-    """Deal the restarts to the threads; each is taken to its end, or, once interrupted, at least to a first result."""
+    """Deal the restarts to the threads; each is taken to its end, or, once it is over, at least to a first result."""
     data, scales, k, d = held(ops), ops.scales, its.totals.shape[1], ops.points.d
     stride = max(1, SLICE // (ops.points.n * k * d))
 
@@ -127,9 +147,10 @@ def run(
         fast, bench, desk = Centers.empty(1, k, d), place(ops, k), ops.desk(k)
         for r in restarts:
             status = its.status[r]
-            while not status[kernels.DONE] and not (status[kernels.AGE] and interrupted()):
-                until = 1 if interrupted() else int(status[kernels.AGE]) + stride
+            while not status[kernels.DONE] and not (status[kernels.AGE] and over()):
+                until = 1 if over() else int(status[kernels.AGE]) + stride
                 kernel(data, its, r, *limits, until, scales, fast, bench, desk)
+                tell()
 
     ops.workers.map(work, range(len(its.status)))
 

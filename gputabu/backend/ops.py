@@ -22,6 +22,7 @@ import numpy as np
 from gputabu.draws import BLOCK
 from gputabu.points import Bounds, Grid, Points
 from gputabu.results import Stop
+from gputabu.watching import Watch
 
 Labels = Any  # (R, N) int32 on the backend; -1 where a point has no cluster yet
 
@@ -49,9 +50,10 @@ class Orders:
 
     max_iter: int
     patience: int
+    target: float  # J to stop at, negative for none
     shared: bool  # scope "global"
     rounds: int  # of K-Means that refines the best solution
-    interrupted: Callable[[], bool]  # whether to stop early
+    watch: Watch  # says whether to stop early
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class Explored:
 
     cost: np.ndarray  # (R,) J_b
     means: np.ndarray  # (R, K) M_b
-    stop: np.ndarray  # (R,) 1 patience, 2 max_iter, 0 interrupted
+    stop: list[Stop | None]  # None where it was stopped early
     current: np.ndarray  # (R, T + 1)
     best: np.ndarray  # (R, T + 1)
     path: np.ndarray  # (R, T + 1, K)
@@ -74,7 +76,7 @@ class Descending:
     max_iter: int
     allowed: float  # squared shift of all centres together at which to stop; 0 for never
     traced: bool
-    interrupted: Callable[[], bool]  # whether to stop early
+    watch: Watch  # says whether to stop early: `Watch.halted`
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Descended:
     """Where R descents ended, and their traces, NaN and -1 behind the end."""
 
     centers: np.ndarray  # (R, K, d)
-    stop: list[Stop]
+    stop: list[Stop | None]  # None where it was stopped early
     current: np.ndarray  # (R, T + 1) J at the first centres, then at the centroids; empty if not traced
     changed: np.ndarray  # (R, T)
 
@@ -170,10 +172,11 @@ class Roaming:
     target: float  # J to stop at
     tenure: int  # moves for which a centre that was placed stays
     candidates: int  # points drawn per iteration
-    go_back: int  # iterations without a new best after which to go back to the best
+    go_back: int  # iterations without a better solution after which to go back to the best one lately
+    returns: int  # returns to it after which to stay where the search is
     seed: int
     numbers: np.ndarray  # (R,) uint64, of the restarts
-    over: Callable[[], bool]  # whether to stop early: interrupted, or out of time
+    watch: Watch  # says whether to stop early
     steps: int = 3  # after a move: to the nearest centre, then by Hartigan's rule
     reach: float = 10.0  # more steps follow while so many like the last would reach the best J,
     more_steps: int = 30  # at the most

@@ -1,0 +1,5 @@
+"""`python -m gputabu`."""
+
+from gputabu.cli import main
+
+main()

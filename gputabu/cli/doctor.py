@@ -1,0 +1,148 @@
+"""`gputabu doctor`: what runs here, and whether it computes what NumPy does."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import gputabu
+from gputabu import lloyd, quantized, reassignment
+from gputabu.backend import cuda_unusable, numba_unusable, resolve
+from gputabu.cli.app import Command, Debug, app
+from gputabu.results import Clustering
+
+#: J of the best known clustering of Iris with three clusters.
+IRIS = 78.85144142614601
+#: (N, d, K) of the data on which backends are compared: small enough for one thread block; one with its rows
+#: in registers; one by tiles.
+SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
+METHODS: dict[str, Callable[..., Clustering]] = {
+    "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
+    "TSC": lambda X, k, backend: reassignment.search(X, k, restarts=2, max_iter=20, backend=backend),
+    "K-Means": lambda X, k, backend: lloyd.run(X, k, restarts=2, backend=backend),
+}
+
+
+@app.command(cls=Command)
+def doctor(
+    require_cuda: Annotated[bool, typer.Option(help="Fail where CUDA cannot be used.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Compile nothing: leave out comparisons with NumPy.")] = False,
+    debug: Debug = False,
+) -> None:
+    """Say what is installed and which backend runs here, and test it on a small scale.
+
+    \b
+    gputabu doctor
+    gputabu doctor --require-cuda     in a script that needs the GPU
+
+    The exit code is 1 if a test fails.
+    """
+    missing = cuda_unusable()
+    say("gputabu", gputabu.__version__)
+    say("Python", platform.python_version())
+    say("NumPy", np.__version__)
+    say("scikit-learn", version("scikit-learn"))
+    say("CuPy", cupy_version())
+    say("numba", "not installed" if find_spec("numba") is None else version("numba"))
+    checks: dict[str, Callable[[], str]] = {"NumPy": reaches_optimum}
+    if numba_unusable() is None and not quick:  # one dtype: each takes its time to compile
+        checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
+    if missing is None:
+        checks["device"] = describe_device
+    if missing is None and not quick:
+        both: list[Any] = [np.float32, np.float64]
+        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
+    say("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
+    passed = [run(name, check) for name, check in checks.items()]
+    if require_cuda and missing is not None:
+        say("CUDA", f"FAILED: required, but {missing}")
+    raise typer.Exit(0 if all(passed) and not (require_cuda and missing) else 1)
+
+
+def say(subject: str, text: str) -> None:
+    typer.echo(f"{subject:<14}{text}")
+
+
+def run(name: str, check: Callable[[], str]) -> bool:
+    """Whether a check passes; prints what it found."""
+    try:
+        say(name, check())
+    except Exception as error:  # whatever goes wrong here is what the user wants to be told
+        reason = " ".join(str(error).split()) or "no reason given."
+        say(name, f"FAILED: {type(error).__name__}: {reason[:400]}")
+        return False
+    return True
+
+
+def automatic() -> str:
+    """What backend="auto" stands for here, without its warning: the reason is printed beside it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return resolve("auto")
+
+
+def cupy_version() -> str:
+    if find_spec("cupy") is None:
+        return "not installed"
+    try:
+        from gputabu.backend import diagnosis
+    except Exception:  # `backend` says why
+        return "installed, cannot be imported"
+    return diagnosis.CUPY
+
+
+def describe_device() -> str:
+    from gputabu.backend import diagnosis
+
+    facts = diagnosis.device_facts()
+    return f"{facts['device']}; {facts['CUDA']}; {facts['memory']}"
+
+
+def compile_kernels() -> str:
+    from gputabu.backend import diagnosis
+
+    begun = time.perf_counter()
+    count = diagnosis.compile_all()
+    return f"{count} modules compiled in {time.perf_counter() - begun:.1f} s (CuPy keeps them for the next time)"
+
+
+def reaches_optimum() -> str:
+    """QM-TS on Iris must find the best known clustering."""
+    from sklearn.datasets import load_iris
+
+    found = quantized.search(load_iris().data, 3, restarts=10, backend="numpy").inertia
+    if abs(found - IRIS) > 1e-9 * IRIS:
+        raise AssertionError(f"QM-TS on Iris ends at J = {found:.10g} and not at {IRIS:.10g}.")
+    return f"QM-TS on Iris reaches J = {found:.4f}, the best known: ok"
+
+
+def equals_numpy(backend: str, dtypes: list[Any]) -> str:
+    """Both backends must give the same bits."""
+    for n, d, k in SHAPES:
+        for dtype in dtypes:
+            X = np.random.default_rng(d).normal(size=(n, d)).astype(dtype)
+            for name, method in METHODS.items():
+                difference = first_difference(method(X, k, backend), method(X, k, "numpy"))
+                if difference:
+                    raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
+    names = " and ".join(dtype.__name__ for dtype in dtypes)
+    return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, {names}: ok"
+
+
+def first_difference(one: Clustering, other: Clustering) -> str | None:
+    """The first of the things compared that is not the same in both."""
+    pairs = {
+        "labels": (one.labels, other.labels),
+        "centres": (one.centers, other.centers),
+        "traces of J": (one.trace.current, other.trace.current),
+        "values of J": (one.inertias, other.inertias),
+    }
+    return next((name for name, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)), None)

@@ -1,0 +1,148 @@
+"""`gputabu fit`: cluster a file."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import gputabu
+from gputabu.account import Account
+from gputabu.cli import options
+from gputabu.cli.app import Command, Debug, app, command, tell
+from gputabu.files import ARRAYS, read
+from gputabu.folder import LABELS, MODEL, Folder
+from gputabu.recipe import Recipe
+from gputabu.report import fit_page
+from gputabu.tables import Selection
+from gputabu.validation import check_choice, check_int
+
+METHODS: dict[str, Any] = {"tabu": gputabu.TabuKMeans, "k-means": gputabu.KMeans}
+STARTS = ("k-means++", "random")
+FILES = (*LABELS.values(), "centres.csv", "centres-scaled.csv", MODEL, "report.html", "result.json")
+UNWRITTEN = "Nothing was written: --out FOLDER keeps labels, centres, the model and a report."
+
+
+def option(text: str, *names: str, metavar: str = "NUMBER") -> Any:
+    return typer.Option(*names, help=text, metavar=metavar, show_default=False)
+
+
+@app.command(cls=Command)
+def fit(
+    ctx: typer.Context,
+    data: options.Data,
+    n_clusters: Annotated[int, typer.Option("--n-clusters", "-k", metavar="K", help="Number of clusters.")],
+    columns: options.Columns = None,
+    id: options.Id = None,
+    scale: options.Scale = None,
+    out: options.Out = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    method: Annotated[str, typer.Option(metavar="NAME", help="tabu (tabu search), or k-means alone.")] = "tabu",
+    neighbourhood: Annotated[
+        str | None,
+        option(
+            "What tabu search moves: quantized (quick, the paper's), or relocation (the lowest J, above all with many "
+            "clusters, given time). [default: quantized]",
+            metavar="NAME",
+        ),
+    ] = None,
+    restarts: Annotated[
+        int | None, option("Searches from different starts. [default: 1; 10 with --init random]")
+    ] = None,
+    init: Annotated[
+        str | None,
+        option("k-means++, random, or a file of centres like DATA. [default: k-means++]", metavar="NAME"),
+    ] = None,
+    max_iter: Annotated[int | None, option("Iterations of a search. [default: 400; 300 for k-means]")] = None,
+    patience: Annotated[int | None, option("Stop after so many without improvement. [default: max-iter / 4]")] = None,
+    max_time: Annotated[
+        float | None, option("Stop after so many seconds, with the best found.", metavar="SECONDS")
+    ] = None,
+    target: Annotated[float | None, option("Stop at this J.", metavar="J")] = None,
+    refine: Annotated[
+        str | None,
+        option("What improves the best found: lloyd, hartigan (lower J) or centroid. [default: lloyd]", metavar="NAME"),
+    ] = None,
+    seed: options.Seed = 0,
+    backend: options.Backend = "auto",
+    device: options.Device = None,
+    dtype: Annotated[
+        str | None,
+        option("float32 or float64. [default: as the file has it; float64 for text]", metavar="NAME"),
+    ] = None,
+    labels_format: Annotated[
+        str | None, option("csv or npy. [default: npy for .npy and .npz, else csv]", metavar="NAME")
+    ] = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    array: options.Array = None,
+    quiet: options.Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Cluster the rows of a file.
+
+    \b
+    gputabu fit data.csv -k 10
+    gputabu fit iris.csv -k 3 --id name --scale zscore --out found
+    gputabu fit big.npy -k 100 --neighbourhood relocation --max-time 60
+    zcat data.csv.gz | gputabu fit - -k 10 --json
+
+    Prints what was found. With --out it also writes labels.csv (or .npy), centres.csv, model.npz (for predict),
+    result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
+    written; the exit code is then 130.
+    """
+    given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
+    given |= {"target": target, "refine": refine}
+    given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
+    model = estimator(method, {name: value for name, value in given.items() if value is not None})
+    k = check_int("--n-clusters", n_clusters, 1)
+    model.set_params(n_clusters=k, random_state=seed, backend=backend, device=device, progress=not quiet)
+    form = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
+    folder = None if out is None else Folder(out, FILES, force)
+    table = options.read_table(data, Selection(columns, id), header, delimiter, array)
+    recipe = Recipe.of(table, scale, dtype)
+    if init is not None:
+        model.set_params(init=init if init in STARTS else start(init, recipe))
+    points = recipe.points(table)
+    begun = time.perf_counter()
+    model.fit(points)
+    account = Account(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
+    written = UNWRITTEN if folder is None else keep(account, folder, form)
+    if as_json:
+        files = None if folder is None else {name: str(folder.path / name) for name in folder.written}
+        typer.echo(json.dumps(account.plain() | {"files": files}))
+    else:
+        typer.echo(f"{account.text()}\n\n{written}")
+    if account.interrupted:
+        tell(ctx, "interrupted; this is the best found so far.")
+        raise typer.Exit(130)
+
+
+def estimator(method: str, given: dict[str, Any]) -> Any:
+    """The estimator of a method, with what was given for it."""
+    model = METHODS[check_choice("--method", method, METHODS)]()
+    if strange := [name for name in given if name not in model.get_params()]:
+        raise ValueError(f"--{strange[0].replace('_', '-')}={given[strange[0]]} does not go with --method={method}.")
+    return model.set_params(**given)
+
+
+def start(path: str, recipe: Recipe) -> np.ndarray:
+    """Centres to begin at, from a file in the units of the data."""
+    if not Path(path).exists():
+        raise ValueError(f"--init={path} must be {', '.join(STARTS)} or a file of centres.")
+    return recipe.points(read(path, recipe.selection()))
+
+
+def keep(account: Account, folder: Folder, form: str) -> str:
+    """Write all there is; the report, which takes longest, last. A sentence that says so."""
+    folder.labels(account.table, account.model.labels_, form)
+    folder.centers(account.recipe, account.model.cluster_centers_, account.sizes)
+    folder.model(account.model, account.recipe)
+    folder.json("result.json", account.plain())
+    folder.text("report.html", fit_page(account))
+    return folder.finish()

@@ -1,0 +1,118 @@
+"""`gputabu select-k`: how many clusters a file has."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+import gputabu
+from gputabu.cli import options
+from gputabu.cli.app import Command, Debug, app, command, tell
+from gputabu.criteria import LARGEST_IS_BEST
+from gputabu.folder import LABELS, Folder, csv_text
+from gputabu.recipe import Recipe
+from gputabu.report import selection_page
+from gputabu.selection import KSelection
+from gputabu.tables import Selection, Table
+
+FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")
+
+
+@app.command("select-k", cls=Command)
+def select_k(
+    ctx: typer.Context,
+    data: options.Data,
+    ks: Annotated[
+        str, typer.Option(metavar="LIST", help="Numbers of clusters: 2:12 (both included), 2:20:2 or 2,4,8.")
+    ] = "2:12",
+    criterion: Annotated[
+        str,
+        typer.Option(
+            metavar="LIST", help=f"One or more of {', '.join(LARGEST_IS_BEST)}, with commas; the first decides."
+        ),
+    ] = "bic",
+    columns: options.Columns = None,
+    id: options.Id = None,
+    scale: options.Scale = None,
+    out: options.Out = None,
+    force: options.Force = False,
+    as_json: options.Json = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the criteria into this file (.png, .pdf, .svg).")
+    ] = None,
+    method: Annotated[str, typer.Option(metavar="NAME", help="k-means, or tabu for tabu search.")] = "k-means",
+    restarts: Annotated[int, typer.Option(metavar="NUMBER", help="Starts per number of clusters.")] = 1,
+    seed: options.Seed = 0,
+    backend: options.Backend = "auto",
+    device: options.Device = None,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
+    array: options.Array = None,
+    quiet: options.Quiet = False,
+    debug: Debug = False,
+) -> None:
+    """Choose the number of clusters in a file.
+
+    \b
+    gputabu select-k data.csv --ks 2:12
+    gputabu select-k data.csv --ks 2:40:2 --criterion silhouette,bic --out found
+
+    Prints the criteria for every K, with * at the K recommended. With --out it also writes criteria.csv, the labels
+    and centres of that K, result.json and report.html into that folder. Ctrl-C ends it with the K that are finished;
+    the exit code is then 130.
+    """
+    folder = None if out is None else Folder(out, FILES, force)
+    asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
+    common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
+    wanted = numbers(ks)
+    table = options.read_table(data, Selection(columns, id), header, delimiter, array)
+    recipe = Recipe.of(table, scale)
+    found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
+    written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
+    typer.echo(json.dumps(plain(found), indent=2) if as_json else "\n\n".join(filter(None, [repr(found), written])))
+    if plot is not None:
+        found.plot().figure.savefig(plot)
+    if found.interrupted:
+        tell(ctx, "interrupted; these K were finished.")
+        raise typer.Exit(130)
+
+
+def numbers(text: str) -> list[int]:
+    """What --ks stands for: first:last, first:last:step, or numbers with commas."""
+    try:
+        values = [int(part) for part in text.replace(":", ",").split(",")]
+        if ":" not in text:
+            return values
+        first, last, step = [*values, 1][:3]
+        if text.count(":") > 2 or "," in text or step < 1:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"--ks={text} must be like 2:12, 2:20:2 or 2,4,8.") from None
+    if last < first:
+        raise ValueError(f"--ks={text} must go up.")
+    return list(range(first, last + 1, step))
+
+
+def keep(found: KSelection, folder: Folder, table: Table, recipe: Recipe, command: str) -> str:
+    """Write all there is, and a sentence that says so."""
+    folder.text("criteria.csv", csv_text(list(found.table), zip(*found.table.values(), strict=True)))
+    folder.labels(table, found.labels, "csv")
+    folder.centers(recipe, found.best.centers, np.bincount(found.labels, minlength=found.n_clusters))
+    about = {"gputabu": gputabu.__version__, "command": command, "file": table.source}
+    folder.json("result.json", about | plain(found))
+    folder.text("report.html", selection_page(found, table.source, command))
+    return folder.finish()
+
+
+def plain(found: KSelection) -> dict[str, Any]:
+    """The result for JSON; what is not a number is null."""
+    columns = {
+        name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in found.table.items()
+    }
+    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    told = {"n_clusters": found.n_clusters, "criterion": found.criterion, "recommended": found.recommended}
+    return told | {"interrupted": found.interrupted, "backend": found.best.backend, "table": rows}

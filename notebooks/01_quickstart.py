@@ -1,0 +1,92 @@
+# %% [markdown]
+# # Quickstart
+#
+# K-Means looks for K centres with the least J, the sum of squared distances of the points to their centres. It
+# stops at the first local minimum of J. gputabu searches on from there: it moves to worse solutions if need be,
+# and never back.
+#
+# This notebook clusters Iris, looks at what was found, and shows where everything is.
+
+# %%
+import os
+
+import matplotlib.pyplot as plt
+from sklearn.datasets import load_iris
+
+from gputabu import KMeans, TabuKMeans, plotting
+
+TINY = os.environ.get("GPUTABU_TINY") == "1"  # small sizes, for tests
+RUNS = 10 if TINY else 100
+
+# %% [markdown]
+# ## Fit
+#
+# `TabuKMeans` is a scikit-learn estimator. `init="random"` is how the paper begins; the default is K-Means++.
+
+# %%
+iris = load_iris(as_frame=True)
+X = iris.data
+model = TabuKMeans(n_clusters=3, init="random", n_init=10, random_state=0).fit(X)
+print(f"J = {model.inertia_:.4f} after {model.n_iter_} iterations, on {model.backend_}")
+print(f"It stopped because of this: {model.stop_}.")
+
+# %% [markdown]
+# The centres are refined from *quantized means*: data points that the search moved from cluster to cluster.
+# Their row numbers are in `center_indices_`.
+
+# %%
+X.iloc[model.center_indices_]
+
+# %% [markdown]
+# ## Look
+#
+# Four features are drawn in their first two principal components. The names of the columns serve as titles
+# where two features are asked for with `dims`.
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+plotting.clusters(X, model, left)
+plotting.clusters(X, model, right, dims=["petal length (cm)", "petal width (cm)"])
+plt.show()
+
+# %% [markdown]
+# J falls quickly, then wanders. That is tabu search at work: points that were used are forbidden, so it has to
+# go elsewhere, and the best solution is remembered.
+
+# %%
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+plotting.trace(model, left)
+plotting.silhouette(X, model, right)
+plt.show()
+
+# %% [markdown]
+# ## Is it worth it?
+#
+# K-Means and tabu search, many times, from the same random starts. Every run is a dot.
+
+# %%
+plain = KMeans(3, init="random", n_init=RUNS, random_state=0).fit(X)
+tabu = TabuKMeans(3, init="random", n_init=RUNS, random_state=0).fit(X)
+ax = plotting.boxes({"K-Means": plain.inertias_, "tabu search": tabu.inertias_}, best_known=78.85144142614601)
+ax.set_xlabel(f"{RUNS} runs each, from the same starts")
+plt.show()
+
+# %% [markdown]
+# K-Means ends too high in some of its runs. The tabu search does not. With many restarts both find the best
+# clustering; with one restart only the search can be relied on.
+#
+# ## Use
+#
+# The rest is as in scikit-learn: `predict`, `transform`, `score`, pipelines, `sample_weight`. Here weights
+# count flowers of the last fifty rows ten times. Points are drawn as large as they weigh, and the centres move
+# towards them.
+
+# %%
+weights = [1.0] * 100 + [10.0] * 50
+heavy = TabuKMeans(3, random_state=0).fit(X, sample_weight=weights)
+print("The first flower belongs to cluster", heavy.predict(X.iloc[[0]])[0])
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+plotting.clusters(X, heavy, left, weights=weights)
+plotting.sizes(heavy, right, weights=weights)
+plt.show()

@@ -1,0 +1,137 @@
+"""Text as people write it: delimiters, names, quotes; and what is said about what is no table."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gputabu import delimited
+from gputabu.delimited import Style
+from gputabu.tables import Selection
+
+X = np.array([[1.0, -2.5], [3e-3, 4.0]])
+
+
+def parse(text: str, selection: Selection | None = None, style: Style | None = None):
+    return delimited.parse(io.StringIO(text, newline=""), "a.csv", selection or Selection(), style or Style())
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1,-2.5\n0.003,4\n", None),
+        ("x,y\n1,-2.5\n3e-3,4.0", ("x", "y")),
+        ('"x","y"\r\n"1","-2.5"\r\n3e-3,4.0\r\n', ("x", "y")),
+        ('"a, b";y\n1;-2.5\n3e-3;4\n', ("a, b", "y")),
+        ('"a;b",y\n1,-2.5\n3e-3,4\n', ("a;b", "y")),
+        ("1\t-2.5\n3e-3\t4\n", None),
+        ("length, m\ty\n1\t-2.5\n3e-3\t4\n", ("length, m", "y")),
+        ("  1   -2.5\n3e-3 4\n\n", None),
+        ("x y\n1 -2.5\n3e-3 4\n", ("x", "y")),
+        ("x, y\n1, -2.5\n3e-3, 4", ("x", "y")),
+        ("\n\n1,-2.5\n\n3e-3,4", None),
+        ("# made by hand\nx,y\n1,-2.5\n# a remark, with commas, \n3e-3,4", ("x", "y")),
+        ("2019,b\n1,-2.5\n3e-3,4", ("2019", "b")),  # text above a number
+    ],
+)
+def test_text(text, names):
+    table = parse(text)
+    np.testing.assert_array_equal(table.values, X)
+    assert (table.named, table.names) == (names is not None, names or ("1", "2"))
+
+
+def test_a_first_row_with_text_in_it_is_data_like_the_second():
+    table = parse("5.1,setosa\n4.9,setosa\n", Selection(id="2"))
+    assert table.values.ravel().tolist() == [5.1, 4.9] and table.ids == ["setosa", "setosa"]
+    table = parse("5.1,\n4.9,setosa\n", Selection(id="2"))
+    assert len(table.values) == 2
+
+
+def test_header_and_delimiter_as_told():
+    table = parse("2019,2020\n1,2\n", style=Style(header=True))
+    assert table.names == ("2019", "2020") and table.values.tolist() == [[1, 2]]
+    with pytest.raises(ValueError, match=r"line 1, column '1': 'x' is not a number"):
+        parse("x,y\n1,2\n", style=Style(header=False))
+    assert parse("1|2\n3|4\n", style=Style("|")).values.tolist() == [[1, 2], [3, 4]]
+    assert parse("1,5 2\n", Selection("2"), Style("")).values.tolist() == [[2]]
+
+
+def test_ids_are_kept_as_they_are():
+    table = parse('key,x\n007,1\n"a, ""b""\nc",2\n', Selection("x", "key"))
+    assert table.id == "key" and table.ids == ["007", 'a, "b"\nc']
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a.csv is empty; it must hold a table of numbers."),
+        ("\n # \n", "a.csv is empty"),
+        ("# only\n", "a.csv is empty"),
+        ("x,y\n", "a.csv has a line of names and no rows."),
+        ("1,2\n3,four\n", "a.csv, line 2, column '2': 'four' is not a number; --columns chooses"),
+        ("x,y\n\n1,2\n3,\n", "a.csv, line 4, column 'y': the value is missing; every row must have a number there."),
+        ("x,y\n1,NA\n", "a.csv, line 2, column 'y': the value is missing"),
+        ("x,y\n1,nan\n", "a.csv, line 2, column 'y': the value is missing"),
+        ("x,y\n1,1e999\n", "a.csv, line 2, column 'y': '1e999' is beyond the numbers"),
+        ("x,y\n1,1_0\n", "a.csv, line 2, column 'y': '1_0' is not a number"),
+        ("x,y\n1,2\n3\n", "a.csv, line 3: the row has 1 fields, and the first has 2."),
+        ("x,y\n1,2\n3,4,5\n", "a.csv, line 3: the row has 3 fields, and the first has 2."),
+        ('x,y\n1,"2\n', "a.csv, line 2: unexpected end of data."),
+        ("x,y\n1,5;2,5\n", "a.csv, line 2: the row has 3 fields"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table(text, message):
+    with pytest.raises(ValueError) as raised:  # noqa: PT011
+        parse(text)
+    assert str(raised.value).startswith(message)
+
+
+def test_the_line_is_right_beyond_the_first_block(monkeypatch):
+    monkeypatch.setattr(delimited, "BLOCK", 4)
+    rows = [f"{i},{i}" for i in range(20)]
+    assert parse("\n".join(rows)).values.shape == (20, 2)
+    rows[13] = "13,?"
+    with pytest.raises(ValueError, match="line 14, column '2': the value is missing"):
+        parse("\n".join(rows))
+
+
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl", "Zp"]), min_size=1).filter(
+    lambda text: (
+        text == text.strip() and not text.startswith("#") and not set(text) & set('";,\t') and not _is_number(text)
+    )
+)
+
+
+def _is_number(text: str) -> bool:
+    return delimited._number(text) is not None or text.lower() in delimited.MISSING
+
+
+@given(st.data(), st.integers(1, 5), st.sampled_from(",;\t"), st.booleans(), st.sampled_from(["\n", "\r\n"]))
+def test_what_was_written_is_read(data, width, delimiter, named, end):
+    rows = data.draw(st.lists(st.lists(numbers, min_size=width, max_size=width), min_size=1, max_size=6))
+    names = data.draw(st.lists(words, min_size=width, max_size=width, unique=True)) if named else None
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=end)
+    writer.writerows([*([names] if names else []), *([repr(value) for value in row] for row in rows)])
+    if width == 1:  # nothing is between the fields
+        text = io.StringIO(text.getvalue().replace(" ", "_"))
+        names = [name.replace(" ", "_") for name in names] if names else None
+    table = parse(text.getvalue(), style=Style(delimiter) if width == 1 else None)
+    np.testing.assert_array_equal(table.values, rows)
+    assert table.names == tuple(names or map(str, range(1, width + 1)))
+
+
+@given(st.text(st.sampled_from('12.,;\t" #\nab_-\x00é'), max_size=30))
+def test_any_text_is_a_table_or_a_sentence(text):
+    try:
+        table = parse(text)
+    except ValueError as error:
+        assert str(error).startswith("a.csv") and "\n" not in str(error)  # noqa: PT017
+    else:
+        assert table.values.shape[0] >= 1 and np.isfinite(table.values).all()
