@@ -55,7 +55,7 @@ def search(
     patience: int | None = None,
     max_time: float | None = None,
     target: float = 0.0,
-    candidates: int = 8,
+    candidates: int = 7,
     tenure: int | None = None,
     go_back: int = 60,
     returns: int = 20,
