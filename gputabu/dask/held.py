@@ -17,6 +17,7 @@ import numpy as np
 from distributed import get_worker
 
 from gputabu.backend import admit, hold, on_gpu, to_numpy
+from gputabu.backend.blocks import Blocks
 from gputabu.backend.ops import Labels, Ops, Pairs
 from gputabu.points import Points
 from gputabu.validation import check_finite, check_matrix, plain_weights
@@ -60,6 +61,7 @@ class Held:
         self.kept: dict[int, Any] = {}
         self.numbers = count()
         self.last, self.answer = 0, b""
+        self.threads = thread_count()
         self.ops: Ops
 
     def __reduce__(self) -> Any:
@@ -113,7 +115,8 @@ class Held:
     def start(self, backend: str, weighted: bool) -> str:
         """Give the points to a backend, whose name is returned."""
         self.ops = hold(points_of(self.chunks, self.weights if weighted else None), backend)
-        use_all_threads(self.ops)
+        if isinstance(self.ops, Blocks):
+            self.ops.workers.threads = self.threads
         self.ops.__enter__()
         weakref.finalize(self, self.ops.__exit__, None, None, None)
         return self.ops.name
@@ -144,10 +147,6 @@ class Held:
         return np.searchsorted(self.prefix, targets, side="right")
 
 
-def perform(held: Held, serial: int, message: bytes) -> bytes:
-    return held.perform(serial, message)
-
-
 def chunk_of(block: Any, number: int) -> Any:
     """A partition as a chunk of `Points`, checked; it may be empty."""
     name = f"Partition {number} of X"
@@ -172,9 +171,9 @@ def points_of(chunks: Sequence[Any], weights: Sequence[np.ndarray] | None) -> Po
     return Points(tuple(chunks[i] for i in some), None if weights is None else tuple(weights[i] for i in some))
 
 
-def use_all_threads(ops: Ops) -> None:
-    """As many threads as the worker has: Dask sets OMP_NUM_THREADS to 1 in its workers, however many they have."""
-    workers = getattr(ops, "workers", None)
-    if workers is not None:
-        workers.threads = get_worker().state.nthreads
-
+def thread_count() -> int:
+    """The threads of this worker: Dask sets OMP_NUM_THREADS to 1 in its workers, however many they have."""
+    try:
+        return get_worker().state.nthreads
+    except ValueError:  # not on a worker
+        return 1

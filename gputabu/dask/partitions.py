@@ -51,17 +51,16 @@ class Partitions:
         held = [
             (worker, self.client.submit(
                 Held, first, self.blocks[first:last], self.weights and self.weights[first:last],
-                workers=[worker], pure=False,
+                workers=[worker], actor=True, pure=False,
             ))
             for worker, first, last in self._runs()
         ]  # fmt: skip
-        found = [(*one, self.client.submit(Held.summaries, one[1], workers=[one[0]], pure=False)) for one in held]
-        looked = [(worker, part, awaited(self.client, task, worker)) for worker, part, task in found]
-        summaries = [summary for *_, some in looked for summary in some]
+        parts = [Part(self.client, *one) for one in held]
+        summaries = [summary for part in parts for summary in part.summaries]
         check_alike(summaries)
         heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)
         check_heaviest(heaviest)
-        parts = [Part(self.client, *one) for one in looked if any(summary.n for summary in one[2])]
+        parts = [part for part in parts if len(part)]
         log.info("%d partitions in %d parts on %d workers", len(summaries), len(parts), len({p.worker for p in parts}))
         return RemotePoints.over(parts, heaviest, weighted=not lightest == heaviest == 1)
 

@@ -1,7 +1,7 @@
 """On the client: parts of the points that workers hold, and what `Points` and `Ops` are over them.
 
-Every operation on a part is a task on the worker that holds it: a message there, and one back, whose size does not depend
-on the number of points (but for single moves). Nothing waits for a worker that is gone.
+What a worker holds is an actor, and every operation a message to it and one back, whose sizes do not depend on the number
+of points (but for single moves). Nothing waits for a worker that is gone.
 """
 
 from __future__ import annotations
@@ -17,15 +17,14 @@ from functools import cached_property, partial
 from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any, Self
-from uuid import uuid4
 
 import numpy as np
-from distributed import Client, Future, KilledWorker, wait
+from distributed import Actor, Client, Future, KilledWorker, wait
 
 from gputabu.backend.exact import Exact
 from gputabu.backend.ops import Labels, Pairs
 from gputabu.backend.parted import PartedOps
-from gputabu.dask.held import Kept, Summary, WorkerLost, perform
+from gputabu.dask.held import Held, Kept, Summary, WorkerLost
 from gputabu.points import Points, exponent
 
 #: Seconds between two looks at whether a worker is still there.
@@ -37,14 +36,18 @@ PATIENCE = 60.0
 class Part:
     """Consecutive rows on a worker. Acts like `Exact`; in `Points` it stands for a chunk."""
 
-    def __init__(self, client: Client, worker: str, held: Future, summaries: Sequence[Summary]) -> None:
-        some = next(summary for summary in summaries if summary.n)
+    def __init__(self, client: Client, worker: str, held: Future) -> None:
         self.client, self.worker, self.held = client, worker, held
-        self.shape, self.dtype = (sum(summary.n for summary in summaries), some.d), some.dtype
-        self.points = SimpleNamespace(n=self.shape[0])
-        self.name = ""
+        ready(client, [held], worker)
+        with client.as_current():
+            self.actor = Actor(Held, worker, held.key)
         self.serials = count(1)
         self.dropped: deque[int] = deque()
+        self.name = ""
+        self.summaries: list[Summary] = self.ask("summaries")
+        some = next((summary for summary in self.summaries if summary.n), self.summaries[0])
+        self.shape, self.dtype = (sum(summary.n for summary in self.summaries), some.d), some.dtype
+        self.points = SimpleNamespace(n=self.shape[0])
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -58,20 +61,27 @@ class Part:
     def ask(self, method: str, *args: Any) -> Any:
         """Let the worker perform an operation, and wait for what it returns."""
         dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
-        task = self.client.submit(
-            perform,
-            self.held,
-            next(self.serials),
-            pickle.dumps((method, args, dropped)),
-            key=f"gputabu-{method}-{uuid4()}",
-            workers=[self.worker],
-            pure=False,
-        )
-        found = pickle.loads(awaited(self.client, task, self.worker))
+        found = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
         for kept in (found.first, found.second, found.near, found.far) if isinstance(found, Pairs) else (found,):
             if isinstance(kept, Kept):
                 weakref.finalize(kept, self.dropped.append, kept.number)
         return found
+
+    def exchange(self, serial: int, message: bytes) -> bytes:
+        """Send a message, wait for the answer."""
+        try:
+            with self.client.as_current():
+                answer = self.actor.perform(serial, message)
+        except RuntimeError as error:
+            raise WorkerLost(f"worker {self.worker}: {error}") from None
+        while True:
+            try:
+                return answer.result(timeout=LOOK)
+            except TimeoutError:
+                if self.held.status != "finished" or self.worker not in self.client.nthreads():
+                    raise WorkerLost(f"worker {self.worker} is gone") from None
+            except OSError as error:  # no way to the worker
+                raise WorkerLost(f"worker {self.worker}: {error}") from None
 
     def __getattr__(self, method: str) -> Any:
         if method.startswith("_") or not hasattr(Exact, method) and method not in OTHERS:
@@ -180,23 +190,9 @@ class RunningWeights:
         return rows
 
 
-def awaited(client: Client, task: Future, worker: str | None = None) -> Any:
-    """The result of a task. Raises `WorkerLost` where its worker is gone, or for long there was none at all."""
+def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) -> None:
+    """Wait until all is computed, by one worker or wherever; raise what was raised there."""
     look = Look(client, worker)
-    while True:
-        try:
-            return task.result(timeout=LOOK)
-        except (KilledWorker, CancelledError) as error:
-            raise WorkerLost(f"{type(error).__name__}: {error}") from None
-        except TimeoutError:
-            if task.done():  # it was the task that raised this
-                raise
-        look()
-
-
-def ready(client: Client, tasks: Sequence[Future]) -> None:
-    """Wait until all is computed, wherever that is; raise what was raised there."""
-    look = Look(client)
     while True:
         try:
             wait(tasks, timeout=LOOK)
@@ -207,7 +203,14 @@ def ready(client: Client, tasks: Sequence[Future]) -> None:
             look()
     for task in tasks:
         if task.status == "error":
-            raise task.exception()
+            error = task.exception()
+            raise WorkerLost(f"{type(error).__name__}: {error}") if isinstance(error, KilledWorker) else error
+
+
+def awaited(client: Client, task: Future) -> Any:
+    """The result of a task that any worker may do."""
+    ready(client, [task])
+    return task.result()
 
 
 class Look:
