@@ -13,11 +13,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gputabu.estimators
 from gputabu import runs, seeding
-from gputabu.backend import NAMES, admit, hold, returned, to_numpy
+from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.dask.held import chunk_of, points_of, weights_of
 from gputabu.dask.partitions import Partitions, as_array, client_of, with_sizes
-from gputabu.dask.remote import RemotePoints, awaited
-from gputabu.estimators import seed_of
+from gputabu.dask.remote import RemotePoints, awaited, ready
+from gputabu.estimators import _Clusterer, seed_of
 from gputabu.points import Points
 from gputabu.reporting import shown
 from gputabu.results import Clustering
@@ -31,15 +31,16 @@ COPIED = 256 << 20
 MANY = 2**35
 
 
-class _Distributed:
+class _Distributed(_Clusterer):
     """What makes one of the estimators fit, and predict for, points that workers hold."""
 
-    _plain: type  # the estimator for points in memory
+    _plain: type[_Clusterer]  # the estimator for points in memory
     client: Any
     spread: str
+    labels_: Any
 
     def __init__(self, n_clusters: int = 8, *, client: Any = None, spread: str = "auto", **parameters: Any) -> None:
-        super().__init__(n_clusters, **parameters)  # type: ignore[call-arg]
+        super().__init__(n_clusters, **parameters)
         self.client = client
         self.spread = spread
 
@@ -51,10 +52,10 @@ class _Distributed:
         return type(self)(**self.get_params(deep=False))  # a client cannot be copied
 
     def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()  # type: ignore[misc]
+        state = super().__getstate__()
         return {**state, "client": None}  # it belongs to this process
 
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # type: ignore[override]
         """Find the clusters of `X`.
 
         Parameters are looked at first, then every partition, on its worker, and only then does the search begin. If a
@@ -93,7 +94,7 @@ class _Distributed:
         """`fit(X)`, then `transform(X)`. For the parameters, see there."""
         return self.fit(X, sample_weight=sample_weight).transform(X, delayed=delayed)
 
-    def predict(self, X: Any, *, delayed: bool = True) -> da.Array:
+    def predict(self, X: Any, *, delayed: bool = True) -> da.Array:  # type: ignore[override]
         """The nearest cluster of every sample, the lowest number on ties.
 
         Parameters
@@ -109,7 +110,7 @@ class _Distributed:
         """
         return self._delivered(self._predicted(self._opened(X, reset=False)), delayed)
 
-    def transform(self, X: Any, *, delayed: bool = True) -> da.Array:
+    def transform(self, X: Any, *, delayed: bool = True) -> da.Array:  # type: ignore[override]
         """Euclidean distance of every sample to every centre.
 
         Parameters
@@ -125,7 +126,7 @@ class _Distributed:
         """
         array = self._opened(X, reset=False)
         centers, chunks = self._centers(), (array.chunks[0], (len(self.cluster_centers_),))
-        found = array.map_blocks(_distances, centers, self.backend, chunks=chunks, meta=array._meta)
+        found = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
         return self._delivered(found, delayed)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
@@ -184,7 +185,7 @@ class _Distributed:
             raise ValueError(f"device={self.device!r} cannot go with Dask, where every worker has a GPU of its own.")
         n = MANY if np.isnan(array.shape[0]) else array.shape[0]
         points = _Unread((np.broadcast_to(np.float32(0), (n, array.shape[1])),))
-        seeding.starts(SimpleNamespace(points=points), self.init, k, seed)  # type: ignore[arg-type]
+        seeding.starts(SimpleNamespace(points=points), self.init, k, seed)
         try:
             self._search(points, k, restarts, seed)
         except _Checked:
@@ -204,11 +205,12 @@ class _Distributed:
                           workers=[worker], allow_other_workers=True, pure=False)
             for share, worker in zip(shares, workers, strict=False)
         ]  # fmt: skip
+        ready(client, tasks)
         return runs.merge([awaited(client, task) for task in tasks])
 
     def _predicted(self, array: da.Array) -> da.Array:
         meta = array._meta.reshape(-1)[:0].astype(np.int32)
-        return array.map_blocks(_labels, self._centers(), self.backend, drop_axis=1, meta=meta)
+        return da.map_blocks(_labels, array, self._centers(), self.backend, drop_axis=1, meta=meta)
 
     def _delivered(self, found: da.Array, delayed: bool) -> da.Array:
         return found if delayed else client_of(self.client).persist(found)
@@ -254,8 +256,8 @@ def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
 class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
     """`gputabu.TabuKMeans` for dask arrays and data frames, with the bits of that one.
 
-    The search runs where this is called. Workers hold the points, their labels and distances; messages are of the size of
-    the centres, and no worker waits for another.
+    The search runs where this is called. Workers hold the points, their labels and distances; messages are of the size
+    of the centres, and no worker waits for another.
 
     Parameters
     ----------
@@ -263,9 +265,10 @@ class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
     client : distributed.Client, optional
         By default the one that was made last.
     spread : {"auto", "rows", "restarts"}, default="auto"
-        What the workers share. "rows": every partition stays where it is, and each pass runs on all workers. "restarts":
-        all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is "restarts" where `X`
-        has at most 256 MiB and there are at least as many restarts as workers. The result is the same.
+        What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
+        "restarts": all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is
+        "restarts" where `X` has at most 256 MiB and there are at least as many restarts as workers. The result is
+        the same.
     **parameters
         As for `gputabu.TabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
 
@@ -283,7 +286,7 @@ class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
     >>> from sklearn.datasets import load_iris
     >>> from gputabu.dask import TabuKMeans
     >>> X = da.from_array(load_iris().data, chunks=(50, 4))
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
     ...     model = TabuKMeans(3, random_state=0).fit(X)
     ...     model.labels_.compute().shape
     (150,)
@@ -322,7 +325,7 @@ class KMeans(_Distributed, gputabu.estimators.KMeans):
     >>> from distributed import Client
     >>> from gputabu.dask import KMeans
     >>> X = da.from_array([[0.0], [1.0], [10.0], [11.0]], chunks=(3, 1))
-    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None) as client:
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
     ...     model = KMeans(2, random_state=0).fit(X)
     >>> sorted(model.cluster_centers_.ravel().tolist())
     [0.5, 10.5]

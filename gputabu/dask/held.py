@@ -71,8 +71,9 @@ class Held:
         found = []
         for i, chunk in enumerate(self.chunks):
             w = np.ones(1) if self.weights is None else self.weights[i]
-            bounds = (float(w.min()), float(w.max())) if len(w) else (math.inf, 0.0)
-            found.append(Summary(*chunk.shape, chunk.dtype, on_gpu(chunk), *bounds))
+            n, d = chunk.shape
+            least, most = (float(w.min()), float(w.max())) if len(w) else (math.inf, 0.0)
+            found.append(Summary(n, d, chunk.dtype, on_gpu(chunk), least, most))
         return found
 
     def perform(self, serial: int, message: bytes) -> bytes:
@@ -103,7 +104,8 @@ class Held:
             return found
         if args[1] is not None:  # brought up to date where they are
             return Pairs(None, None, None, None, found.at)
-        return Pairs(*map(self._keep, (found.first, found.second, found.near, found.far)), found.at)
+        first, second, near, far = map(self._keep, (found.first, found.second, found.near, found.far))
+        return Pairs(first, second, near, far, found.at)
 
     def _keep(self, value: Any) -> Kept:
         number = next(self.numbers)

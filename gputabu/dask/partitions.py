@@ -1,4 +1,4 @@
-"""A dask array or data frame as partitions of points: where they are, whether they are good, and work on all of them."""
+"""A dask array or data frame as partitions of points: where they are, whether they are good, and work on all."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class Partitions:
         blocks = [known[key] for key in flatten(array.__dask_keys__())]
         ready(self.client, blocks)
         if np.isnan(array.shape[0]):
-            array = with_sizes(array, [awaited(self.client, self.client.submit(len, block)) for block in blocks])
+            tasks = [self.client.submit(len, block) for block in blocks]
+            ready(self.client, tasks)
+            array = with_sizes(array, [awaited(self.client, task) for task in tasks])
         return array, blocks
 
     def _runs(self) -> list[tuple[str, int, int]]:

@@ -1,7 +1,7 @@
 """On the client: parts of the points that workers hold, and what `Points` and `Ops` are over them.
 
-What a worker holds is an actor, and every operation a message to it and one back, whose sizes do not depend on the number
-of points (but for single moves). Nothing waits for a worker that is gone.
+What a worker holds is an actor, and every operation a message to it and one back, whose sizes do not depend on the
+number of points (but for single moves). Nothing waits for a worker that is gone.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import math
 import pickle
 import weakref
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ import numpy as np
 from distributed import Actor, Client, Future, KilledWorker, wait
 
 from gputabu.backend.exact import Exact
-from gputabu.backend.ops import Labels, Pairs
+from gputabu.backend.ops import Labels, Ops, Pairs
 from gputabu.backend.parted import PartedOps
 from gputabu.dask.held import Held, Kept, Summary, WorkerLost
 from gputabu.points import Points, exponent
@@ -84,7 +84,7 @@ class Part:
                 raise WorkerLost(f"worker {self.worker}: {error}") from None
 
     def __getattr__(self, method: str) -> Any:
-        if method.startswith("_") or not hasattr(Exact, method) and method not in OTHERS:
+        if method.startswith("_") or not any(hasattr(kind, method) for kind in (Exact, Ops, Held)):
             raise AttributeError(method)
         return partial(self.ask, method)
 
@@ -94,13 +94,6 @@ class Part:
     def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         wanted = (targets >= 0).any()
         return self.ask("sample", covered, shift, targets) if wanted else np.full(targets.shape, -1, np.int64)
-
-
-#: Operations of a backend that `Exact` does not name, and those of `Held`.
-OTHERS = frozenset(
-    ("adopt", "assign", "blank", "cover", "distances", "fetch", "moves", "nothing_covered", "pairs", "potential")
-    + ("take", "trial_gains", "clusters", "weights_at", "all_weights", "exact_weight", "weight_steps", "weight_search")
-)
 
 
 class RemoteOps(PartedOps):
@@ -192,25 +185,29 @@ class RunningWeights:
 
 def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) -> None:
     """Wait until all is computed, by one worker or wherever; raise what was raised there."""
-    look = Look(client, worker)
-    while True:
-        try:
-            wait(tasks, timeout=LOOK)
-            break
-        except CancelledError as error:
-            raise WorkerLost(f"{type(error).__name__}: {error}") from None
-        except TimeoutError:
-            look()
+    with client.as_current():
+        _patiently(Look(client, worker), lambda: wait(tasks, timeout=LOOK))
     for task in tasks:
         if task.status == "error":
-            error = task.exception()
-            raise WorkerLost(f"{type(error).__name__}: {error}") if isinstance(error, KilledWorker) else error
+            awaited(client, task)
 
 
 def awaited(client: Client, task: Future) -> Any:
-    """The result of a task that any worker may do."""
-    ready(client, [task])
-    return task.result()
+    """The result of a task that is ready; it is small."""
+    return _patiently(Look(client), lambda: task.result(timeout=PATIENCE))
+
+
+def _patiently(look: Look, attempt: Callable[[], Any]) -> Any:
+    """What the attempt returns, once it does so in time."""
+    while True:
+        try:
+            return attempt()
+        except KilledWorker as error:
+            raise WorkerLost(str(error)) from None
+        except CancelledError:
+            raise WorkerLost("what was only in the memory of a worker is gone with it") from None
+        except TimeoutError:
+            look()
 
 
 class Look:
