@@ -20,7 +20,7 @@ from gputabu.backend import admit, hold, on_gpu, to_numpy
 from gputabu.backend.blocks import Blocks
 from gputabu.backend.ops import Labels, Ops, Pairs
 from gputabu.points import Points
-from gputabu.validation import check_finite, check_matrix, plain_weights
+from gputabu.validation import check_matrix, check_range, plain_weights
 
 #: Operations whose result stays on the worker.
 KEEPING = ("blank", "label", "nothing_covered", "take")
@@ -156,9 +156,11 @@ def chunk_of(block: Any, number: int) -> Any:
         return np.empty((0, block.shape[1] if block.ndim == 2 else 0))
     if not on_gpu(block):
         return check_matrix(block, name)
-    chunk = admit(block).chunks[0]
-    check_finite(chunk, name)
-    return chunk
+    points = admit(block)
+    with hold(points, "cuda") as ops:
+        box = ops.box()  # type: ignore[attr-defined]
+    check_range(float(box.low.min()), float(box.high.max()), name)
+    return points.chunks[0]
 
 
 def weights_of(weights: Sequence[Any], blocks: Sequence[Any]) -> list[np.ndarray]:
