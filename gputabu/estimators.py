@@ -187,7 +187,8 @@ class _Clusterer(
         centers = to_numpy(self.cluster_centers_).copy()
         model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
         model.cluster_centers_ = centers
-        model.labels_ = to_numpy(self.labels_).copy()
+        if hasattr(self, "labels_"):  # which stay with Dask's workers
+            model.labels_ = to_numpy(self.labels_).copy()
         model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_.copy()

@@ -76,6 +76,10 @@ class Points:
         """Whether the points are read anew for every pass."""
         return any(isinstance(chunk, Source) for chunk in self.chunks)
 
+    def held(self, backend: str) -> Any:
+        """Who computes on points that are elsewhere, as `Ops`; None for points that a backend is to be given."""
+        return None
+
     @property
     def n(self) -> int:
         return self.starts[-1] + len(self.chunks[-1])

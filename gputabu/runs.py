@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -122,6 +122,13 @@ def choose(finished: Sequence[Finished], backend: str, halted: Stop | None) -> C
         trace=trace,
         backend=backend,
     )
+
+
+def merge(shares: Sequence[Clustering]) -> Clustering:
+    """The clustering of all restarts from those of some each, in their order."""
+    won = shares[int(np.argmin([share.inertia for share in shares]))]  # the first of equals
+    inertias = np.concatenate([share.inertias for share in shares])
+    return replace(won, inertias=inertias, trace=_join([share.trace for share in shares]))
 
 
 def _join(traces: Sequence[Trace]) -> Trace:

@@ -288,6 +288,7 @@ def _check(model: Any) -> None:
         raise ValueError("its centres are not finite numbers")
     if model.n_features_in_ != d or len(getattr(model, "feature_names_in_", range(d))) != d:
         raise ValueError("it has centres of other features than it names")
-    check_labels("labels_", model.labels_, len(model.labels_), k)
+    if hasattr(model, "labels_"):  # which stay with Dask's workers
+        check_labels("labels_", model.labels_, len(model.labels_), k)
     if not (isinstance(model.stop_, Stop) and isinstance(model.trace_, Trace)):
         raise ValueError("it does not say how the search went")

@@ -119,6 +119,13 @@ def check_weights(weights: object, n_samples: int) -> np.ndarray | None:
     """Return `weights` as (N,) float64, or None for weights that are all one."""
     if weights is None:
         return None
+    array = plain_weights(weights, n_samples)
+    check_heaviest(float(array.max()))
+    return None if array.min() == array.max() == 1 else array
+
+
+def plain_weights(weights: object, n_samples: int) -> np.ndarray:
+    """Return `weights` of some of the points as (N,) float64, finite and >= 0."""
     array = np.asarray(weights)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold numbers, got dtype {array.dtype}.")
@@ -129,13 +136,17 @@ def check_weights(weights: object, n_samples: int) -> np.ndarray | None:
     array = np.ascontiguousarray(array, dtype=np.float64)
     if not np.isfinite(array).all():
         raise ValueError("sample_weight contains NaN or infinity; weights must be finite numbers >= 0.")
-    if array.min() < 0:
+    if array.min(initial=0) < 0:
         raise ValueError(f"sample_weight contains {array.min():g}; weights must be finite numbers >= 0.")
-    if array.max() == 0:
+    return array
+
+
+def check_heaviest(weight: float) -> None:
+    """Raise where the largest weight is zero, or such that squares times weights leave the range of float64."""
+    if weight == 0:
         raise ValueError("sample_weight is zero everywhere; at least one weight must be > 0.")
-    if not SMALLEST <= array.max() <= LARGEST:
-        raise ValueError(f"sample_weight has maximum {array.max():g}, which must be from {SMALLEST:g} to {LARGEST:g}.")
-    return None if array.min() == array.max() == 1 else array
+    if not SMALLEST <= weight <= LARGEST:
+        raise ValueError(f"sample_weight has maximum {weight:g}, which must be from {SMALLEST:g} to {LARGEST:g}.")
 
 
 def check_indices(name: str, value: np.ndarray, n_samples: int) -> np.ndarray:

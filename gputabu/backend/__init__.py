@@ -103,6 +103,9 @@ def to_numpy(array: Any, name: str = "X") -> np.ndarray:
 
 def hold(points: Points, name: str = "auto", device: Devices = None) -> Ops:
     """Give the points to a backend. Use as a context: `with hold(points) as ops: ...`."""
+    elsewhere = points.held(check_choice("backend", name, NAMES))
+    if elsewhere is not None:
+        return elsewhere
     chosen = resolve(name, points.on_device)
     if device is not None and name in ("numba", "numpy"):
         raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend={name!r}.")

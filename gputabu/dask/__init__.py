@@ -1,0 +1,12 @@
+"""Points on the workers of a Dask cluster: the estimators, with the bits of those in memory (extra `dask`)."""
+
+try:
+    import dask.array  # noqa: F401
+    import distributed  # noqa: F401
+except ImportError as error:
+    raise ImportError(f"gputabu.dask needs {error.name} (pip install 'gputabu[dask]').") from None
+
+from gputabu.dask.estimators import KMeans, TabuKMeans
+from gputabu.dask.remote import WorkerLost
+
+__all__ = ["KMeans", "TabuKMeans", "WorkerLost"]

@@ -1,0 +1,350 @@
+"""The estimators for dask arrays and data frames: the search runs on the client, its passes on the workers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, Self
+
+import dask.array as da
+import numpy as np
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+import gputabu.estimators
+from gputabu import runs, seeding
+from gputabu.backend import admit, hold, returned, to_numpy
+from gputabu.dask.held import chunk_of, points_of, weights_of
+from gputabu.dask.partitions import Partitions, as_array, client_of, with_sizes
+from gputabu.dask.remote import RemotePoints, awaited, ready
+from gputabu.estimators import _Clusterer, seed_of
+from gputabu.fit_tasks import fit_tasks, with_callbacks
+from gputabu.points import Points
+from gputabu.reporting import shown
+from gputabu.results import Clustering
+from gputabu.validation import check_choice, check_int
+from gputabu.watching import Callback
+
+#: What workers share: the rows of X, or the restarts, each on all of X.
+SPREADS = ("auto", "restarts", "rows")
+#: Bytes of X up to which "auto" copies it to every worker.
+COPIED = 256 << 20
+#: Rows that stand for a number that is not known yet: the most there can be.
+MANY = 2**35
+
+
+class _Distributed(_Clusterer):
+    """What makes one of the estimators fit, and predict for, points that workers hold."""
+
+    _plain: type[_Clusterer]  # the estimator for points in memory
+    client: Any
+    spread: str
+    labels_: Any
+
+    def __init__(self, n_clusters: int = 8, *, client: Any = None, spread: str = "auto", **parameters: Any) -> None:
+        super().__init__(n_clusters, **parameters)
+        self.client = client
+        self.spread = spread
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        return sorted([*cls._plain._get_param_names(), "client", "spread"])
+
+    def __sklearn_clone__(self) -> Self:
+        return type(self)(**self.get_params(deep=False))  # a client cannot be copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = super().__getstate__()
+        return {**state, "client": None}  # it belongs to this process
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
+        """Find the clusters of `X`.
+
+        Parameters are looked at first, then every partition, on its worker, and only then does the search begin. If a
+        worker is lost on the way, the search begins again on those that are left, with the same result.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+            Its partitions, NumPy's or CuPy's, are computed, and kept on the workers until the end of the fit. They may
+            be of any size, and empty.
+        y : ignored
+        sample_weight : dask array or series, array or scalar, optional
+            Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
+
+        Returns
+        -------
+        self
+        """
+        array = self._opened(X, reset=True)
+        verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
+        restarts = self._restarts()
+        k, seed = check_int("n_clusters", self.n_clusters, 1), seed_of(self.random_state)
+        self._check(array, k, restarts, seed)
+        steps = self.max_iter * restarts  # if they ran one after the other
+        tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
+        callback = self.callback if tasks is None else tasks.joined(self.callback)
+        data = Partitions(client_of(self.client), array, sample_weight)
+        with shown(verbose):
+            found = data.run(lambda points: self._spread(data, points, k, restarts, seed, callback))
+        self._store(found).labels_ = self._predicted(with_sizes(array, data.X.chunks[0]))
+        if tasks is not None:
+            tasks.end()
+        return self
+
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = True) -> da.Array:
+        """`fit(X)`, then the `labels_`. For the parameters, see there and `predict`."""
+        return self._delivered(self.fit(X, sample_weight=sample_weight).labels_, delayed)
+
+    def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = True) -> da.Array:
+        """`fit(X)`, then `transform(X)`. For the parameters, see there."""
+        return self.fit(X, sample_weight=sample_weight).transform(X, delayed=delayed)
+
+    def predict(self, X: Any, *, delayed: bool = True) -> da.Array:  # type: ignore[override]
+        """The nearest cluster of every sample, the lowest number on ties.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        delayed : bool, default=True
+            Whether to compute the labels when somebody asks for them, or now, on the workers, where they stay.
+
+        Returns
+        -------
+        labels : dask array of shape (n_samples,), int32
+            In the chunks of `X`.
+        """
+        return self._delivered(self._predicted(self._opened(X, reset=False)), delayed)
+
+    def transform(self, X: Any, *, delayed: bool = True) -> da.Array:
+        """Euclidean distance of every sample to every centre.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        delayed : bool, default=True
+            As for `predict`.
+
+        Returns
+        -------
+        distances : dask array of shape (n_samples, n_clusters)
+            In the chunks of `X`.
+        """
+        array = self._opened(X, reset=False)
+        centers, chunks = self._centers(), (array.chunks[0], (len(self.cluster_centers_),))
+        found = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
+        return self._delivered(found, delayed)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus J of `X` at the centres found; higher is better. The same bits as in memory.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : dask array or series, array or scalar, optional
+
+        Returns
+        -------
+        score : float
+        """
+        data = Partitions(client_of(self.client), self._opened(X, reset=False), sample_weight)
+
+        def measured(points: RemotePoints) -> float:
+            with hold(points, self.backend) as ops:
+                centers = self._centers()[None]
+                return -float(ops.objective(centers, ops.label(centers))[0])
+
+        return data.run(measured)
+
+    def get_combined_model(self) -> Any:
+        """The fitted model for points in memory: without `labels_`, and with no ties to the cluster.
+
+        Returns
+        -------
+        model : gputabu.TabuKMeans or gputabu.KMeans
+        """
+        check_is_fitted(self)
+        model = self._unfitted()
+        for name, value in vars(self).items():
+            if name.endswith("_") and not name.startswith("_") and name != "labels_":
+                setattr(model, name, value)
+        return model
+
+    def save(self, path: Any) -> None:
+        """Write the combined model to a file, from which `gputabu.load` reads it: see `gputabu.KMeans.save`."""
+        self.get_combined_model().save(path)
+
+    def _unfitted(self) -> Any:
+        given = self.get_params(deep=False)
+        return self._plain(**{name: given[name] for name in self._plain._get_param_names()})
+
+    def _opened(self, X: Any, reset: bool) -> da.Array:
+        """`X` as a dask array, after a look at what is known without computing it."""
+        if not reset:
+            check_is_fitted(self)
+        array = as_array(X)
+        described = X._meta if hasattr(X, "columns") else np.broadcast_to(0.0, (1, array.shape[1]))
+        validate_data(self, described, reset=reset, skip_check_array=True)  # names and number of features
+        return array
+
+    def _check(self, array: da.Array, k: int, restarts: int, seed: int) -> None:
+        """Let everything that looks at parameters do so, before anything is computed."""
+        check_choice("spread", self.spread, SPREADS)
+        if self.device is not None:
+            raise ValueError(f"device={self.device!r} cannot go with Dask, where every worker has a GPU of its own.")
+        n = MANY if np.isnan(array.shape[0]) else array.shape[0]
+        points = _Unread((np.broadcast_to(np.float32(0), (n, array.shape[1])),))
+        seeding.starts(SimpleNamespace(points=points), self.init, k, seed)
+        if self.spread == "restarts" and (self.callback is not None or self.progress):
+            raise ValueError("callback and progress cannot go with spread='restarts', where nobody sees all of them.")
+        try:
+            self._search(points, k, restarts, seed, self.callback)
+        except _Checked:
+            return
+
+    def _spread(
+        self, data: Partitions, points: RemotePoints, k: int, restarts: int, seed: int, callback: Callback | None
+    ) -> Clustering:
+        """Search on the workers: with the rows where they are, or with some of the restarts on each."""
+        client = data.client
+        workers = sorted(client.nthreads())
+        small = points.n * points.d * points.dtype.itemsize <= COPIED
+        watched = callback is not None or self.progress
+        if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
+            return self._search(points, k, restarts, seed, callback)
+        shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
+        weights = None if points.weights is None else data.weights
+        tasks = [
+            client.submit(_searched, self._unfitted(), data.blocks, weights, k, share.tolist(), seed,
+                          workers=[worker], allow_other_workers=True, pure=False)
+            for share, worker in zip(shares, workers, strict=False)
+        ]  # fmt: skip
+        ready(client, tasks)
+        return runs.merge([awaited(client, task) for task in tasks])
+
+    def _predicted(self, array: da.Array) -> da.Array:
+        meta = array._meta.reshape(-1)[:0].astype(np.int32)
+        return da.map_blocks(_labels, array, self._centers(), self.backend, drop_axis=1, meta=meta)
+
+    def _delivered(self, found: da.Array, delayed: bool) -> da.Array:
+        return found if delayed else client_of(self.client).persist(found)
+
+
+class _Checked(Exception):
+    """Parameters are good."""
+
+
+class _Unread(Points):
+    """Points of which only the shape is known: a search of them ends where it would begin."""
+
+    def held(self, backend: str) -> Any:
+        raise _Checked
+
+
+def _searched(
+    model: Any, blocks: Sequence[Any], weights: Sequence[Any] | None, k: int, restarts: list[int], seed: int
+) -> Clustering:
+    """Some of the restarts, on a worker; of the labels it returns which clusters there are."""
+    chunks = [chunk_of(block, i) for i, block in enumerate(blocks)]
+    points = points_of(chunks, None if weights is None else weights_of(weights, chunks))
+    found = model._search(points, k, restarts, seed, None)
+    return replace(found, labels=np.unique(to_numpy(found.labels)), centers=to_numpy(found.centers))
+
+
+def _labels(block: Any, centers: np.ndarray, backend: str) -> Any:
+    if len(block) == 0:
+        return np.empty(0, np.int32)
+    points = admit(block)
+    with hold(points, backend) as ops:
+        return returned(ops.fetch(ops.label(centers[None]), 0), points)
+
+
+def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
+    if len(block) == 0:
+        return np.empty((0, len(centers)))
+    points = admit(block)
+    with hold(points, backend) as ops:
+        return returned(ops.distances(centers), points)
+
+
+class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
+    """`gputabu.TabuKMeans` for dask arrays and data frames, with the bits of that one.
+
+    The search runs where this is called. Workers hold the points, their labels and distances; messages are of the size
+    of the centres, and no worker waits for another.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    client : distributed.Client, optional
+        By default the one that was made last.
+    spread : {"auto", "rows", "restarts"}, default="auto"
+        What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
+        "restarts": all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is
+        "restarts" where `X` has at most 256 MiB, there are at least as many restarts as workers, and nobody watches by
+        `progress` or `callback`. The result is the same.
+    **parameters
+        As for `gputabu.TabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+
+    Attributes
+    ----------
+    labels_ : dask array of shape (n_samples,), int32
+        In the chunks of `X`; computed when asked for.
+
+    The others are those of `gputabu.TabuKMeans`, as NumPy arrays.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from sklearn.datasets import load_iris
+    >>> from gputabu.dask import TabuKMeans
+    >>> X = da.from_array(load_iris().data, chunks=(50, 4))
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    ...     model = TabuKMeans(3, random_state=0).fit(X)
+    ...     model.labels_.compute().shape
+    (150,)
+    >>> round(model.inertia_, 2), model.labels_.chunks
+    (78.85, ((50, 50, 50),))
+    >>> model.get_combined_model().predict([[5.1, 3.5, 1.4, 0.2]]).shape
+    (1,)
+    """
+
+    _plain = gputabu.estimators.TabuKMeans
+
+
+class KMeans(_Distributed, gputabu.estimators.KMeans):
+    """`gputabu.KMeans` for dask arrays and data frames, with the bits of that one.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    client : distributed.Client, optional
+        By default the one that was made last.
+    spread : {"auto", "rows", "restarts"}, default="auto"
+        What the workers share; see `gputabu.dask.TabuKMeans`.
+    **parameters
+        As for `gputabu.KMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+
+    Attributes
+    ----------
+    labels_ : dask array of shape (n_samples,), int32
+        In the chunks of `X`; computed when asked for.
+
+    The others are those of `gputabu.KMeans`, as NumPy arrays.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from gputabu.dask import KMeans
+    >>> X = da.from_array([[0.0], [1.0], [10.0], [11.0]], chunks=(3, 1))
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    ...     model = KMeans(2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.ravel().tolist())
+    [0.5, 10.5]
+    """
+
+    _plain = gputabu.estimators.KMeans

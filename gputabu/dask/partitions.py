@@ -1,0 +1,153 @@
+"""A dask array or data frame as partitions of points: where they are, whether they are good, and work on all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, TypeVar
+
+import dask.array as da
+import numpy as np
+from dask.core import flatten
+from distributed import Client, Future, default_client, futures_of
+
+from gputabu.dask.held import Held, Summary
+from gputabu.dask.remote import Part, RemotePoints, WorkerLost, awaited, ready
+from gputabu.reporting import log
+from gputabu.validation import check_heaviest, check_shape
+
+#: How often work is begun again, each time after a worker was lost.
+RETRIES = 3
+
+Result = TypeVar("Result")
+
+
+class Partitions:
+    """X (N, d) and weights (N,), computed and kept by the cluster as long as this lives."""
+
+    def __init__(self, client: Client, X: da.Array, weights: Any = None) -> None:
+        self.client = client
+        self.X, self.blocks = self._kept(X)
+        check_shape(self.X.shape)
+        self.weights: list[Future] | None = None
+        if weights is not None:
+            self.weights = self._kept(aligned(weights, self.X, lambda w: self._kept(w)[0]))[1]
+
+    def run(self, work: Callable[[RemotePoints], Result]) -> Result:
+        """work(points), from the beginning on the workers that are left when one is lost: the result is the same."""
+        for attempt in range(RETRIES + 1):
+            try:
+                return work(self.points())
+            except WorkerLost as lost:
+                reason = str(lost)
+                if self.client.status != "running":
+                    break
+                if attempt < RETRIES:
+                    log.warning("a worker was lost (%s): the work begins again on those that are left", reason)
+        raise WorkerLost(f"Workers were lost, {attempt + 1} times in a row; the last time: {reason}.")
+
+    def points(self) -> RemotePoints:
+        """The points, each where it is, after they were looked at there."""
+        held = [
+            (worker, self.client.submit(
+                Held, first, self.blocks[first:last], self.weights and self.weights[first:last],
+                workers=[worker], actor=True, pure=False,
+            ))
+            for worker, first, last in self._runs()
+        ]  # fmt: skip
+        parts = [Part(self.client, *one) for one in held]
+        summaries = [summary for part in parts for summary in part.summaries]
+        check_alike(summaries)
+        heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)
+        check_heaviest(heaviest)
+        parts = [part for part in parts if len(part)]
+        log.info("%d partitions in %d parts on %d workers", len(summaries), len(parts), len({p.worker for p in parts}))
+        return RemotePoints.over(parts, heaviest, weighted=not lightest == heaviest == 1)
+
+    def _kept(self, array: da.Array) -> tuple[da.Array, list[Future]]:
+        """The array computed, with known sizes of chunks, and its blocks."""
+        array = self.client.persist(array)
+        known = {future.key: future for future in futures_of(array)}
+        blocks = [known[key] for key in flatten(array.__dask_keys__())]
+        ready(self.client, blocks)
+        if np.isnan(array.shape[0]):
+            tasks = [self.client.submit(len, block) for block in blocks]
+            ready(self.client, tasks)
+            array = with_sizes(array, [awaited(self.client, task) for task in tasks])
+        return array, blocks
+
+    def _runs(self) -> list[tuple[str, int, int]]:
+        """Consecutive partitions on the same worker: (worker, first, last)."""
+        ready(self.client, self.blocks)
+        where = self.client.who_has(self.blocks)
+        owners: list[str] = []
+        for block in self.blocks:
+            here = where.get(block.key)
+            if not here:
+                raise WorkerLost(f"partition {len(owners)} of X is gone")
+            owners.append(owners[-1] if owners and owners[-1] in here else min(here))
+        runs, first = [], 0
+        for worker, some in groupby(owners):
+            last = first + len(list(some))
+            runs.append((worker, first, last))
+            first = last
+        return runs
+
+
+def check_alike(summaries: Sequence[Summary]) -> None:
+    """Raise where partitions differ in what must be the same for all."""
+    some = [(i, summary) for i, summary in enumerate(summaries) if summary.n]
+    first, model = some[0]
+    for i, summary in some:
+        if summary.d != model.d:
+            raise ValueError(f"Partition {i} of X has {summary.d} features, and partition {first} has {model.d}.")
+        if (summary.dtype, summary.on_gpu) != (model.dtype, model.on_gpu):
+            raise ValueError(f"Partition {i} of X is {_kind(summary)}, and partition {first} is {_kind(model)}.")
+
+
+def _kind(summary: Summary) -> str:
+    return f"{summary.dtype} on {'a GPU' if summary.on_gpu else 'the host'}"
+
+
+def with_sizes(array: da.Array, sizes: Sequence[int]) -> da.Array:
+    """The same array, whose chunks have these lengths."""
+    return da.Array(array.dask, array.name, (tuple(sizes), *array.chunks[1:]), meta=array._meta)
+
+
+def aligned(weights: Any, X: da.Array, sized: Callable[[da.Array], da.Array]) -> da.Array:
+    """Weights as a dask array with the chunks of X."""
+    if hasattr(weights, "to_dask_array"):
+        weights = weights.to_dask_array()
+    if not isinstance(weights, da.Array):
+        weights = np.asarray(weights)
+        if weights.ndim == 0:
+            return da.full(len(X), weights[()], chunks=X.chunks[:1])
+        weights = da.from_array(weights)
+    if weights.ndim == 1 and np.isnan(weights.shape[0]):
+        weights = sized(weights)
+    if weights.shape != X.shape[:1]:
+        raise ValueError(f"sample_weight has shape {weights.shape} and must be ({len(X)},).")
+    return weights.rechunk(X.chunks[:1])
+
+
+def as_array(X: Any) -> da.Array:
+    """A dask array or data frame as an array that is not cut along its features."""
+    if hasattr(X, "to_dask_array"):
+        X = X.to_dask_array()
+    if not isinstance(X, da.Array):
+        raise TypeError(f"X is of type {type(X).__name__} and must be a dask array or data frame.")
+    if X.ndim != 2:
+        raise ValueError(f"X has shape {X.shape} and must be (n_samples, n_features), both >= 1.")
+    return X if X.numblocks[1] == 1 else X.rechunk({1: -1})
+
+
+def client_of(client: Client | None) -> Client:
+    """The client, or the one that was made last."""
+    if client is None:
+        try:
+            client = default_client()
+        except ValueError:
+            raise ValueError("client=None needs a Dask client; make one by distributed.Client(...) first.") from None
+    if not isinstance(client, Client) or client.asynchronous:
+        raise TypeError(f"client={client!r} must be a distributed.Client that is not asynchronous.")
+    return client

@@ -1,0 +1,317 @@
+"""Dask: the bits of the estimators in memory, whatever the partitions and workers, and whichever worker is killed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import random
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from conftest import blobs
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import gputabu
+
+dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+
+from gputabu.dask import KMeans, TabuKMeans, WorkerLost, estimators, held, remote  # noqa: E402
+from gputabu.dask.partitions import Partitions  # noqa: E402
+
+#: Partitions of 400 points: uneven, smaller than K, an empty one, one of a single row.
+UNEVEN = (150, 3, 0, 1, 90, 120, 36)
+PLAIN = {TabuKMeans: gputabu.TabuKMeans, KMeans: gputabu.KMeans}
+#: Seconds after which a fit counts as hanging.
+HANGS = 90
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Four workers, each a process that is started again when it dies: forked, as imports take seconds."""
+    forked = {"distributed.worker.multiprocessing-method": "forkserver"}
+    options = {"n_workers": 4, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with dask.config.set(forked):
+        distributed.utils.get_mp_context().set_forkserver_preload(["distributed", "gputabu.dask"])
+        with distributed.LocalCluster(**options) as local, distributed.Client(local) as client:
+            yield client
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch):
+    """Whether a worker is still there is looked at more often."""
+    monkeypatch.setattr(remote, "LOOK", 0.2)
+
+
+def data(dtype=np.float64, weighted=False):
+    X = blobs(400, 3, 5, dtype=dtype)
+    X[7] = X[250]  # a tie across partitions
+    weights = np.random.default_rng(1).integers(0, 4, 400) / 4
+    weights[150:153] = 0  # a partition without weight
+    return X, weights if weighted else None
+
+
+def equal(model, plain) -> None:
+    """Assert that a model of Dask is that of the points in memory, bit for bit."""
+    np.testing.assert_array_equal(model.labels_.compute(), plain.labels_)
+    for name in ("cluster_centers_", "inertias_", "center_indices_"):
+        np.testing.assert_array_equal(getattr(model, name, None), getattr(plain, name, None))
+    for name in ("current", "best", "moves", "means"):
+        np.testing.assert_array_equal(getattr(model.trace_, name), getattr(plain.trace_, name))
+    for name in ("inertia_", "n_iter_", "restart_", "stop_", "backend_", "n_features_in_"):
+        assert getattr(model, name) == getattr(plain, name)
+
+
+def fitted(kind, X, weights=None, **parameters):
+    return PLAIN[kind](random_state=0, backend="numpy", **parameters).fit(X, sample_weight=weights)
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_bits_of_memory(workers, weighted, client):
+    X, weights = data(np.float32 if weighted else np.float64, weighted)
+    there = sorted(client.nthreads())[:workers]
+    with dask.annotate(workers=lambda key: [there[key[1] % workers]]):
+        lazy = client.persist(da.from_array(X, chunks=(UNEVEN, 3), name=False), optimize_graph=False)
+    points = Partitions(client, lazy).points()
+    assert len({part.worker for part in points.chunks}) == workers
+    before = client.who_has(lazy)
+    settings = {"n_clusters": 5, "init": "random", "n_init": 2, "max_iter": 4, "n_neighbors": 2}
+    model = TabuKMeans(random_state=0, backend="numpy", spread="rows", **settings).fit(lazy, sample_weight=weights)
+    equal(model, fitted(TabuKMeans, X, weights, **settings))
+    assert model.labels_.chunks == (UNEVEN,)
+    assert client.who_has(lazy) == before  # no point has moved
+
+
+@pytest.mark.parametrize("settings", [
+    {"kind": TabuKMeans, "neighbourhood": "relocation", "max_iter": 3, "n_init": 2, "refine": "hartigan"},
+    {"kind": KMeans, "tol": 1e-3, "refine": "hartigan"},
+    {"kind": KMeans, "init": np.full((5, 3), 1e3)},  # empty clusters
+])  # fmt: skip
+def test_other_searches(settings, client):
+    X, weights = data(weighted=True)
+    kind = settings.pop("kind")
+    lazy = da.from_array(X, chunks=((200, 200), (1, 2)))  # cut along the features, too
+    given = da.from_array(weights, chunks=130)
+    model = kind(5, random_state=0, backend="numpy", spread="rows", **settings).fit(lazy, sample_weight=given)
+    equal(model, fitted(kind, X, weights, n_clusters=5, **settings))
+    assert model.score(lazy, sample_weight=given) == -model.inertia_
+
+
+def test_fewer_values_than_clusters(client):
+    X, weights = np.repeat([[0.0], [1.0], [2.0]], 4, axis=0), np.arange(12.0)
+    settings = {"n_clusters": 5, "init": "random", "n_init": 1}
+    with pytest.warns(UserWarning, match=r"distinct clusters \(3\)"):
+        model = KMeans(random_state=0, backend="numpy", **settings, spread="rows").fit(
+            da.from_array(X, chunks=5), sample_weight=weights
+        )
+    with pytest.warns(UserWarning, match=r"distinct clusters \(3\)"):
+        equal(model, fitted(KMeans, X, weights, **settings))
+
+
+@pytest.mark.parametrize("restarts", [1, 7])
+def test_restarts_are_spread(restarts, client):
+    X, weights = data(weighted=True)
+    settings = {"n_clusters": 5, "init": "random", "n_init": restarts, "max_iter": 8}
+    lazy = da.from_array(X, chunks=(UNEVEN, 3))
+    plain = fitted(TabuKMeans, X, weights, **settings)
+    for spread in ("restarts", "auto"):
+        model = TabuKMeans(random_state=0, backend="numpy", spread=spread, client=client, **settings)
+        equal(model.fit(lazy, sample_weight=weights), plain)
+
+
+def test_data_frames(client):
+    pd, dd = pytest.importorskip("pandas"), pytest.importorskip("dask.dataframe")
+    X, weights = data()[0], data(weighted=True)[1]
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(w=weights)
+    lazy = dd.from_pandas(frame, npartitions=3)
+    lazy = lazy[lazy.a > -1e9]  # nobody knows how many are left
+    model = KMeans(4, random_state=0, backend="numpy", spread="rows").fit(lazy[["a", "b", "c"]], sample_weight=lazy.w)
+    equal(model, fitted(KMeans, X, weights, n_clusters=4))
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    assert sum(model.labels_.chunks[0]) == 400
+    np.testing.assert_array_equal(model.predict(lazy[["a", "b", "c"]]).compute(), model.labels_.compute())
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(lazy[["a", "c", "b"]])
+    again = KMeans(4, random_state=0, backend="numpy", spread="rows").fit(lazy[["a", "b", "c"]], sample_weight=weights)
+    assert again.inertia_ == model.inertia_
+
+
+def test_what_a_fitted_model_can_do(client):
+    X = data(np.float32)[0]
+    lazy = da.from_array(X, chunks=(UNEVEN, 3))
+    model = KMeans(4, random_state=0, backend="numpy")
+    with pytest.raises(NotFittedError):
+        model.predict(lazy)
+    labels = model.fit_predict(lazy, delayed=False)
+    plain = fitted(KMeans, X, n_clusters=4)
+    assert len(distributed.futures_of(labels)) == len(UNEVEN)  # computed, and still on the workers
+    np.testing.assert_array_equal(labels.compute(), plain.labels_)
+    distances = model.transform(lazy)
+    assert distances.chunks == (UNEVEN, (4,)) and distances.dtype == np.float32
+    np.testing.assert_array_equal(distances.compute(), plain.transform(X))
+    np.testing.assert_array_equal(model.fit_transform(lazy).compute(), plain.transform(X))
+    assert model.score(lazy) == plain.score(X)
+    alone = model.get_combined_model()
+    assert type(alone) is gputabu.KMeans and not hasattr(alone, "labels_")
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(alone)).predict(X), plain.labels_)
+    with pytest.raises(ValueError, match="X has 2 features, but KMeans is expecting 3"):
+        model.predict(lazy[:, :2])
+    copy = clone(model.set_params(client=client, n_clusters=3))
+    assert copy.client is client and copy.get_params() == model.get_params()
+
+
+def never():
+    raise AssertionError("X was computed")
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"n_clusters": 0}, "n_clusters=0 must be an integer >= 1"),
+    ({"n_clusters": 20}, "n_samples=10 should be >= n_clusters=20"),
+    ({"max_iter": 0}, "max_iter=0 must be an integer >= 1"),
+    ({"refine": "no"}, "refine='no' must be one of"),
+    ({"init": "no"}, "init='no' must be one of"),
+    ({"init": [[0.0]]}, r"init has shape \(1, 1\)"),
+    ({"spread": "no"}, "spread='no' must be one of"),
+    ({"backend": "no"}, "backend='no' must be one of"),
+    ({"device": 0}, "device=0 cannot go with Dask"),
+    ({"client": 3}, "client=3 must be a distributed.Client"),
+])  # fmt: skip
+def test_parameters_are_looked_at_first(settings, message, client):
+    X = da.from_delayed(dask.delayed(never)(), (10, 2), float)
+    with pytest.raises((TypeError, ValueError), match=message):
+        TabuKMeans(**{"n_clusters": 2, **settings}).fit(X)
+
+
+def broken(block, block_info):
+    """Ten rows of ones, the second partition of them with something wrong."""
+    kinds = {"nan": np.nan, "inf": np.inf}
+    where, what = block_info[0]["chunk-location"][0], float(block[0, 0])
+    if where != 1:
+        return np.ones((5, 2))
+    if what < 0:
+        return np.ones((5, 3)) if what == -1 else np.ones((5, 2), np.float32)
+    return np.full((5, 2), list(kinds.values())[int(what)])
+
+
+@pytest.mark.parametrize(("what", "message"), [
+    (0, "Partition 1 of X contains NaN"),
+    (1, "Partition 1 of X contains infinity"),
+    (-1, "Partition 1 of X has 3 features, and partition 0 has 2"),
+    (-2, "Partition 1 of X is float32 on the host, and partition 0 is float64 on the host"),
+])  # fmt: skip
+def test_bad_partitions(what, message, client):
+    X = da.full((10, 2), float(what), chunks=(5, 2)).map_blocks(broken, meta=np.empty((0, 0)))
+    with pytest.raises(ValueError, match=message):
+        KMeans(2).fit(X)
+
+
+@pytest.mark.parametrize(("weights", "message"), [
+    (np.zeros(10), "sample_weight is zero everywhere"),
+    (np.arange(10.0) - 4, "sample_weight contains -4"),
+    (np.ones(9), r"sample_weight has shape \(9,\) and must be \(10,\)"),
+    (np.full(10, 1e200), "sample_weight has maximum 1e\\+200"),
+])  # fmt: skip
+def test_bad_weights(weights, message, client):
+    with pytest.raises(ValueError, match=message):
+        KMeans(2).fit(da.ones((10, 2), chunks=(5, 2)), sample_weight=weights)
+
+
+def test_what_is_no_dask_array(client):
+    with pytest.raises(TypeError, match="X is of type ndarray and must be a dask array or data frame"):
+        KMeans(2).fit(np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"X has shape \(4,\) and must be"):
+        KMeans(2).fit(da.ones(4))
+
+
+def test_messages_do_not_grow_with_the_points(client, monkeypatch):
+    sent, exchange = [], remote.Part.exchange
+    monkeypatch.setattr(remote.Part, "exchange", lambda *given: sent.append(given[-1]) or exchange(*given))
+    most = []
+    for n in (400, 4000):
+        sent.clear()
+        X = da.from_array(blobs(n, 3, 5), chunks=(n // 2, 3))
+        TabuKMeans(5, max_iter=4, random_state=0, backend="numpy", spread="rows").fit(X)
+        most.append(max(map(len, sent)))
+    assert most[1] < most[0] * 1.5 < 4000
+
+
+def test_a_message_that_comes_again_is_not_done_again():
+    part = held.Held(0, [np.arange(4.0)[:, None]], None)
+    ask = lambda serial, *message: pickle.loads(part.perform(serial, pickle.dumps((*message, []))))  # noqa: E731
+    ask(1, "start", ("numpy", False))
+    kept = ask(2, "blank", (1,))
+    centers = np.array([[[0.0], [3.0]]])
+    first = ask(3, "assign", (centers, kept))
+    np.testing.assert_array_equal(ask(3, "assign", (centers, kept)).totals, first.totals)
+    assert first.changed == [4] and ask(4, "assign", (centers, kept)).changed == [0]
+    with pytest.raises(WorkerLost, match="not here"):
+        held.Held(0, [np.ones((1, 1))], None).perform(5, b"")
+    with pytest.raises(pickle.PicklingError, match="stays on its worker"):
+        pickle.dumps(part)
+
+
+@pytest.mark.gpu
+def test_chunks_of_cupy():
+    import cupy
+
+    X = data(np.float32)[0]
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with distributed.Client(**options) as local:
+        lazy = da.from_array(X, chunks=((100, 0, 300), 3)).map_blocks(cupy.asarray)
+        weights = da.from_array(data(weighted=True)[1], chunks=((100, 0, 300),)).map_blocks(cupy.asarray)
+        model = KMeans(4, random_state=0, client=local, spread="rows").fit(lazy, sample_weight=weights)
+    plain = fitted(KMeans, X, data(weighted=True)[1], n_clusters=4)
+    labels = estimators._labels(cupy.asarray(X[:100]), plain.cluster_centers_.astype(float), "auto")
+    assert model.backend_ == "cuda" and isinstance(labels, cupy.ndarray)
+    assert model.inertia_ == plain.inertia_
+    np.testing.assert_array_equal(model.cluster_centers_, plain.cluster_centers_)
+    np.testing.assert_array_equal(labels.get(), plain.labels_[:100])
+
+
+def within(seconds, work):
+    """What `work` returns, or a failure if that takes too long."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(timeout=seconds)
+
+
+def kill(client, worker) -> None:
+    process = client.run(os.getpid, workers=[worker])[worker]
+    os.kill(process, signal.SIGKILL)
+
+
+def test_a_worker_is_killed(client):
+    """Twenty times, at any moment of a fit: the result is the same."""
+    X, weights = data(weighted=True)
+    settings = {"n_clusters": 4, "init": [0, 100, 200, 300], "max_iter": 5, "backend": "numpy", "random_state": 0}
+    plain = gputabu.TabuKMeans(**settings).fit(X, sample_weight=weights)
+    chance, took = random.Random(0), None
+    for trial in range(21):
+        client.wait_for_workers(3, timeout=HANGS)
+        lazy = da.from_array(X, chunks=(UNEVEN, 3))
+        model = TabuKMeans(spread="rows" if trial % 5 else "restarts", client=client, **settings)
+        victims = client.run(os.getpid)
+        victim = victims[chance.choice(sorted(victims))]
+        begun = time.perf_counter()
+        if took is not None:  # the first is left alone, and tells how long a fit takes
+            threading.Timer(chance.uniform(0, took), os.kill, (victim, signal.SIGKILL)).start()
+        within(HANGS, lambda: model.fit(lazy, sample_weight=weights))  # noqa: B023
+        took = took or time.perf_counter() - begun
+        equal(model, plain)
+
+
+def test_points_that_are_gone_for_good(client):
+    """What was only in the memory of a worker cannot be computed again: one error, and no hang."""
+    client.wait_for_workers(2, timeout=HANGS)
+    worker = sorted(client.nthreads())[0]
+    (block,) = client.scatter([data()[0]], workers=[worker])
+    lazy = da.from_delayed(block, (400, 3), float)
+    kill(client, worker)
+    with pytest.raises(WorkerLost, match="what was only in the memory of a worker is gone with it"):
+        within(HANGS, lambda: KMeans(3, backend="numpy", client=client, spread="rows").fit(lazy))
