@@ -88,7 +88,8 @@ class _Distributed(_Clusterer):
         data = Partitions(client_of(self.client), array, sample_weight)
         with shown(verbose):
             found = data.run(lambda points: self._spread(data, points, k, restarts, seed, callback))
-        self._store(found).labels_ = self._predicted(with_sizes(array, data.X.chunks[0]))
+        self._store(found)
+        self.labels_ = self._predicted(with_sizes(array, data.X.chunks[0]))
         if tasks is not None:
             tasks.end()
         return self
