@@ -286,7 +286,7 @@ def kill(client, worker) -> None:
     os.kill(process, signal.SIGKILL)
 
 
-def test_a_worker_is_killed(client):
+def test_a_worker_is_killed(client, caplog):
     """Twenty times, at any moment of a fit: the result is the same."""
     X, weights = data(weighted=True)
     settings = {"n_clusters": 4, "init": [0, 100, 200, 300], "max_iter": 5, "backend": "numpy", "random_state": 0}
@@ -304,6 +304,7 @@ def test_a_worker_is_killed(client):
         within(HANGS, lambda: model.fit(lazy, sample_weight=weights))  # noqa: B023
         took = took or time.perf_counter() - begun
         equal(model, plain)
+    assert sum("begins again" in message for message in caplog.messages) >= 3  # some were hit on the way
 
 
 def test_points_that_are_gone_for_good(client):
