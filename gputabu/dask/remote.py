@@ -27,6 +27,8 @@ from gputabu.backend.parted import PartedOps
 from gputabu.dask.held import Held, Kept, Summary, WorkerLost
 from gputabu.points import Points, exponent
 
+#: How Dask's scheduler puts it that an actor is gone.
+LOST = "Worker holding Actor was lost"
 #: Seconds between two looks at whether a worker is still there.
 LOOK = 1.0
 #: Seconds to wait for a worker where there is none.
@@ -208,6 +210,10 @@ def _patiently(look: Look, attempt: Callable[[], Any]) -> Any:
             raise WorkerLost("what was only in the memory of a worker is gone with it") from None
         except TimeoutError:
             look()
+        except RuntimeError as error:
+            if LOST not in str(error):
+                raise
+            raise WorkerLost(str(error)) from None
 
 
 class Look:
