@@ -286,9 +286,7 @@ def kill(client, worker) -> None:
     os.kill(process, signal.SIGKILL)
 
 
-@pytest.mark.skipif(
-    "GPUTABU_TRIALS" not in os.environ, reason="GPUTABU_TRIALS is not set: it kills processes, for a minute"
-)
+@pytest.mark.skipif("GPUTABU_TRIALS" not in os.environ, reason="GPUTABU_TRIALS is not set: this takes a minute")
 def test_a_worker_is_killed(client, caplog):
     """Twenty times, at any moment of a fit: the result is the same."""
     X, weights = data(weighted=True)
