@@ -118,7 +118,7 @@ def test_version():
 
 
 def test_completion():
-    done = CliRunner().invoke(cli.app, ["--show-completion", "bash"], prog_name="gputabu", env={"SHELL": "/bin/bash"})
+    done = CliRunner().invoke(cli.app, [], prog_name="gputabu", env={"_GPUTABU_COMPLETE": "source_bash"})
     assert "_GPUTABU_COMPLETE=complete_bash" in done.output
 
 
