@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import browser
@@ -49,6 +50,7 @@ def find_gpu() -> tuple[str | None, str]:
 
 
 GPU, GPU_LINE = find_gpu()
+CUDA_UNUSABLE = gputabu.backend.cuda_unusable
 NUMBA = gputabu.backend.numba_unusable() is None
 BACKENDS = [
     "numpy",
@@ -95,7 +97,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.fixture(autouse=True)
-def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests that are not about CUDA or numba see a machine without them, whatever this one has."""
     chosen = request.getfixturevalue("backend") if "backend" in request.fixturenames else "numpy"
     seen = {
@@ -105,6 +107,8 @@ def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")
     monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: None if seen["numba"] else "numba is not installed.")
     monkeypatch.setattr(gputabu.backend, "installed", lambda name: bool(seen[name]))
+    yield
+    CUDA_UNUSABLE.cache_clear()  # who has it by another name may have asked while CuPy seemed not to be there
 
 
 @pytest.fixture

@@ -143,7 +143,7 @@ def test_a_target_ends_quantized_searches(iris, backend):
 
 def test_time_ends_quantized_searches(iris, backend):
     begun = time.perf_counter()
-    found = quantized.search(iris, 3, max_iter=10**5, patience=10**5, max_time=0.3, backend=backend)
+    found = quantized.search(iris, 3, max_iter=10**6, patience=10**6, max_time=0.3, backend=backend)
     assert found.stop is Stop.MAX_TIME
     assert time.perf_counter() - begun < 60
     assert quantized.search(iris, 3, max_time=0, backend=backend).stop is Stop.MAX_TIME
