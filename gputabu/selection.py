@@ -76,9 +76,11 @@ class KSelection:
     def __repr__(self) -> str:
         until = "; interrupted" if self.interrupted else ""
         lines = [f"KSelection: {self.n_clusters} clusters by {self.criterion}{until}"]
-        columns = {name: [f"{value:.7g}" for value in column] for name, column in self.table.items()}
-        widths = {name: max(len(name), *map(len, column)) for name, column in columns.items()}
-        lines.append("  " + "  ".join(f"{name:>{width}}" for name, width in widths.items()))
+        columns = {name: [f"{value:.5g}" for value in column] for name, column in self.table.items()}
+        heads = {name: ["", "K"] if name == "n_clusters" else ["", *name.split("_")][-2:] for name in columns}
+        widths = {name: max(map(len, [*heads[name], *column])) for name, column in columns.items()}
+        for line in (0, 1):  # two, so that all criteria fit 80 columns
+            lines.append("  " + "  ".join(f"{heads[name][line]:>{width}}" for name, width in widths.items()))
         for i, k in enumerate(self.table["n_clusters"]):
             mark = "*" if k == self.n_clusters else " "
             lines.append(f"{mark} " + "  ".join(f"{columns[name][i]:>{width}}" for name, width in widths.items()))

@@ -184,7 +184,7 @@ def test_select_k_prints_a_table(blobs_csv):
     done = select_k(blobs_csv, "--ks", "1:5", "--criterion", "bic,davies-bouldin")
     assert done.exit_code == 0, done.output
     assert done.output.startswith("KSelection: 3 clusters by bic\n")
-    assert len(done.output.splitlines()) == 7
+    assert len(done.output.splitlines()) == 8
 
 
 def test_select_k_as_json_and_as_a_picture(blobs_csv, tmp_path):

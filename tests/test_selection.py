@@ -297,7 +297,9 @@ def test_what_is_printed():
     found = select_k([[0.0], [1.0], [10.0], [11.0], [10.5]], [1, 2, 3])
     lines = repr(found).splitlines()
     assert lines[0] == "KSelection: 2 clusters by bic"
-    assert lines[1].split()[:3] == ["n_clusters", "inertia", "bic"]
-    assert [line[0] for line in lines[2:]] == [" ", "*", " "]
+    assert lines[2].split()[:3] == ["K", "inertia", "bic"]
+    assert [line[0] for line in lines[3:]] == [" ", "*", " "]
+    every = select_k(blobs(60, 2, 3), range(1, 5), list(LARGEST_IS_BEST))
+    assert max(map(len, repr(every).splitlines())) <= 80
     pd = pytest.importorskip("pandas")
     assert pd.DataFrame(found.table)["n_clusters"].tolist() == [1, 2, 3]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from textwrap import fill
+
 import typer
 
 from gputabu import datasets
@@ -27,5 +29,5 @@ def list_datasets(data_home: DataHome = None, debug: Debug = False) -> None:
         terms.setdefault(source.terms, []).append(name)
     typer.echo("\nTerms, as stated at the origins:")
     for text, names in terms.items():
-        typer.echo(f"  {', '.join(names)}: {text}")
+        typer.echo(fill(f"{', '.join(names)}: {text}", 80, initial_indent="  ", subsequent_indent="    "))
     typer.echo("\ngputabu.datasets.load(name) downloads what is not here.")
