@@ -11,6 +11,7 @@ from pathlib import Path
 import browser
 import numpy as np
 import pytest
+import tally
 from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_iris
 
@@ -19,7 +20,10 @@ import gputabu.backend
 HERE = Path(__file__).parent
 # A busy machine is no failure.
 settings.register_profile(
-    "gputabu", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    "gputabu",
+    deadline=None,
+    max_examples=tally.trials(100),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("gputabu")
 
