@@ -97,6 +97,7 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr("gputabu.backend.numba_ops.FEW", 0)
         if by_passes:
             monkeypatch.setattr("gputabu.backend.numba_restarts.SMALL", 0)
+            monkeypatch.setattr("gputabu.backend.numba_pairing.MEDIUM", 0)
     return name
 
 

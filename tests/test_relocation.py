@@ -13,6 +13,7 @@ from conftest import blobs, same
 
 from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
 from gputabu.backend import hold
+from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Roaming
 from gputabu.points import Totals
@@ -69,6 +70,27 @@ def test_two_nearest_and_updates_of_them(backend):
                 np.testing.assert_array_equal(ops.fetch(held.second, r), order[r, :, 1])
                 np.testing.assert_array_equal(ops.fetch(held.near, r), np.sort(squares[r])[:, 0])
                 np.testing.assert_array_equal(ops.fetch(held.far, r), np.sort(squares[r])[:, 1])
+
+
+@pytest.mark.parametrize(("d", "offset"), [(2, 0.0), (2, 3e7), (20, 0.0), (20, 1e9)])
+def test_two_nearest_among_nothing_but_ties(d, offset, backend):
+    """Where the second and the third are equally far, or nearly so, the canonical formula decides, then the number."""
+    rng = np.random.default_rng(d)
+    X = rng.integers(-1, 2, (600, d)) + offset
+    X[::7] += rng.normal(0, 1e-9, (86, d))
+    centers = X[None, rng.choice(600, 19, replace=False)]
+    with hold(Points.of(X), backend) as ops:
+        held = None
+        for moved in (range(19), [3], [0, 18], range(1, 19, 2)):
+            centers = centers.copy()
+            centers[0, list(moved)] = X[rng.integers(600, size=len(moved))]
+            held = ops.pairs(centers, held)
+            squares = in_order((X[:, None] - centers[0]) ** 2)  # (N, K)
+            order = np.argsort(squares, axis=1, kind="stable")
+            np.testing.assert_array_equal(ops.fetch(held.first, 0), order[:, 0])
+            np.testing.assert_array_equal(ops.fetch(held.second, 0), order[:, 1])
+            np.testing.assert_array_equal(ops.fetch(held.near, 0), np.sort(squares)[:, 0])
+            np.testing.assert_array_equal(ops.fetch(held.far, 0), np.sort(squares)[:, 1])
 
 
 def test_settling_follows_hartigans_rule(backend):

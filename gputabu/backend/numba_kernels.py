@@ -41,6 +41,8 @@ ROUNDER_BITS = np.float64(ROUNDER).view(np.int64)
 BEYOND = 1.0 + 2.0**-20
 #: One in this many points is looked at by itself.
 SPARSE = 16
+#: Where one in this many centres moved, all points look for their two nearest anew.
+FEW = 6
 #: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
 ON_CENTER = np.float32(2.0**20)
 
@@ -99,7 +101,9 @@ class Desk(NamedTuple):
     scores: np.ndarray  # (TILE, BLOCK) float32
     best: np.ndarray  # (BLOCK,) float32: score
     second: np.ndarray  # (BLOCK,) float32: score. Not a row beside `best`: loops over both would not be vectorised
-    found: np.ndarray  # (BLOCK,) int32
+    third: np.ndarray  # (BLOCK,) float32: score
+    found: np.ndarray  # (BLOCK,) int32, of the best
+    other: np.ndarray  # (BLOCK,) int32, of the second
     squares: np.ndarray  # (max(BLOCK, K),) float64
     shares: np.ndarray  # (K,) float32
     term: np.ndarray  # (C,) int64
@@ -141,12 +145,15 @@ def ready(centers, scales, to):
 def move(X, origin, unit, moved, length):
     """Points relative to the offset, feature by feature: (n, d) -> (d, BLOCK) float32 and their lengths."""
     n, d = X.shape
-    for start in range(0, n, LINE):
-        stop = min(n, start + LINE)
+    even = n - n % LINE
+    for start in range(0, even, LINE):
         for j in range(d):
-            middle = origin[j]
-            for i in range(start, stop):
-                moved[j, i] = np.float32((X[i, j] - middle) * unit)
+            row, middle = moved[j, start : start + LINE], origin[j]
+            for i in range(LINE):  # so many, known to the compiler, are vectorised
+                row[i] = np.float32((X[start + i, j] - middle) * unit)
+    for i in range(even, n):
+        for j in range(d):
+            moved[j, i] = np.float32((X[i, j] - origin[j]) * unit)
     for i in range(n):
         length[i] = np.float32(0)
     for j in range(d):
@@ -1121,7 +1128,7 @@ class Stand(NamedTuple):
     columns: np.ndarray  # (d, BLOCK) float64
     squares: np.ndarray  # (max(BLOCK, K),) float64
     affected: np.ndarray  # (BLOCK + 1,) int64
-    across: np.ndarray  # (d, K) float64
+    crowd: np.ndarray  # (d, BLOCK) float32, the affected points
     moved: np.ndarray  # (K,) bool
     mass: np.ndarray  # (2, K) float64
     found: np.ndarray  # (BLOCK,) int32
@@ -1196,35 +1203,104 @@ def find_two(x, across, squares):
 
 
 @inner
-def pair_block(X, columns, centers, across, moved, first, second, near, far, squares, affected):
-    """Bring the two nearest centres of the points X (n, d), or columns (d, BLOCK), up to date with those that moved.
+def enter_three(s, a, best, second, third, found, other):
+    """The three best scores and the centres of two, with score s of centre a among them; selections only."""
+    third = s if s < third else third
+    third = third if third > second else second
+    other = a if s < second else other
+    other = found if s < best else other
+    second = s if s < second else second
+    second = second if second > best else best
+    return s if s < best else best, second, third, a if s < best else found, other
 
-    Only points that had one of these among their two are looked at anew; to the others they are newcomers.
+
+@inner
+def contend_three(scores, norms, a, best, second, third, found, other, n):
+    """Enter the centres from a on, scores (1 or 4, BLOCK) + norms, into the three best of every point: as `contend`."""
+    s0, n0 = scores[0], norms[0]
+    if len(norms) == 1:
+        for i in range(n):
+            best[i], second[i], third[i], found[i], other[i] = enter_three(
+                s0[i] + n0, a, best[i], second[i], third[i], found[i], other[i]
+            )
+        return
+    s1, s2, s3, n1, n2, n3 = scores[1], scores[2], scores[3], norms[1], norms[2], norms[3]
+    a1, a2, a3 = np.int32(a + 1), np.int32(a + 2), np.int32(a + 3)
+    for i in range(n):
+        b, t, u, f, g = enter_three(s0[i] + n0, a, best[i], second[i], third[i], found[i], other[i])
+        b, t, u, f, g = enter_three(s1[i] + n1, a1, b, t, u, f, g)
+        b, t, u, f, g = enter_three(s2[i] + n2, a2, b, t, u, f, g)
+        best[i], second[i], third[i], found[i], other[i] = enter_three(s3[i] + n3, a3, b, t, u, f, g)
+
+
+@inner
+def rank_two(factors, norms, quick, desk, n):
+    """The three best scores of n points, and the centres with the two best: (K, d), (K,), (d, BLOCK); as `rank`."""
+    k, d = factors.shape
+    for i in range(n):
+        desk.best[i] = desk.second[i] = desk.third[i] = np.float32(np.inf)
+        desk.found[i] = desk.other[i] = np.int32(0)
+    wide = d >= WIDE and 2 * n > BLOCK
+    step = TILE if wide else 4
+    for start in range(0, k, step):
+        stop = min(k, start + step)
+        if wide:
+            np.dot(factors[start:stop], quick, desk.scores[: stop - start])
+        else:
+            for a in range(start, stop):
+                score(factors[a], np.float32(0), quick, desk.scores[a - start], n)
+        a = start
+        while a < stop:
+            some = 4 if a + 4 <= stop else 1
+            contend_three(desk.scores[a - start :], norms[a : a + some], np.int32(a), desk.best, desk.second,
+                          desk.third, desk.found, desk.other, n)  # fmt: skip
+            a += some
+
+
+@inner
+def pair_block(X, columns, quick, length, centers, fast, r, moved, first, second, near, far, affected, crowd, desk):
+    """Bring the two nearest centres of the points X (n, d), columns or quick (d, BLOCK), up to date with those that
+    moved, which are centers (K, d) or fast[r].
+
+    Where few did, they are newcomers to all points, and only those that had one of them among their two look anew.
     """
     n, k = len(X), len(centers)
     count, fresh = 0, 0
     for a in range(k):
         fresh += moved[a]
-    if 2 * fresh > k:
-        for i in range(n):
-            affected[i] = i
-        count = n
-    else:
+    all_anew = FEW * fresh > k
+    if not all_anew:
         for i in range(n):
             affected[count] = i
             count += moved[first[i]] | moved[second[i]]
         for a in range(k):
             if moved[a]:
-                squares_to(columns, centers[a], squares, n)
-                join(squares, np.int32(a), first, second, near, far, n)
+                squares_to(columns, centers[a], desk.squares, n)
+                join(desk.squares, np.int32(a), first, second, near, far, n)
+        for j in range(len(crowd)):
+            row, to = quick[j], crowd[j]
+            for c in range(count):
+                to[c] = row[affected[c]]
+        quick = crowd
+    else:
+        count = n
+    rank_two(fast.factors[r], fast.norms[r], quick, desk, count)
+    doubt0, doubt1, doubt2 = fast.doubt[r, 0], fast.doubt[r, 1], fast.doubt[r, 2]
     for c in range(count):
-        i = affected[c]
-        a, b = find_two(X[i], across, squares)
-        first[i], second[i], near[i], far[i] = a, b, squares[a], squares[b]
+        i = c if all_anew else affected[c]
+        if desk.third[c] - desk.second[c] > doubt0 + length[i] * (doubt1 + length[i] * doubt2):
+            a, b = desk.found[c], desk.other[c]
+            p, q = square(X[i], centers[a]), square(X[i], centers[b])
+            if q < p or (q == p and b < a):
+                a, b, p, q = b, a, q, p
+        else:
+            a, b = find_two(X[i], fast.across[r], desk.squares)
+            p, q = desk.squares[a], desk.squares[b]
+        first[i], second[i], near[i], far[i] = a, b, p, q
 
 
 @inner
-def turn_centers(centers, at, across, moved):
+def turn_centers(centers, at, moved):
     """Note which centers (K, d) are not `at`, and put them there; returns how many."""
     k, d = centers.shape
     count = 0
@@ -1233,26 +1309,26 @@ def turn_centers(centers, at, across, moved):
         for j in range(d):
             if centers[a, j] != at[a, j]:
                 moved[a] = True
-            across[j, a] = centers[a, j]
             at[a, j] = centers[a, j]
         count += moved[a]
     return count
 
 
 @compiled
-def pair_rows(X, first, centers, across, moved, twos, stand):
-    """`Ops.pairs` for the rows from `first` on: centers (R, K, d), across (R, d, K), moved (R, K)."""
+def pair_rows(X, first, centers, fast, moved, twos, scales, stand, desk):
+    """`Ops.pairs` for the rows from `first` on: centers (R, K, d), moved (R, K)."""
     n = len(X)
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         a, b = first + start, first + stop
         rows = X[start:stop]
         turn(rows, stand.columns)
+        move(rows, scales.origin, scales.unit, desk.moved, desk.length)
         for r in range(len(centers)):
             if moved[r].any():
                 pair_block(
-                    rows, stand.columns, centers[r], across[r], moved[r], twos.first[r, a:b], twos.second[r, a:b],
-                    twos.near[r, a:b], twos.far[r, a:b], stand.squares, stand.affected,
+                    rows, stand.columns, desk.moved, desk.length, centers[r], fast, r, moved[r], twos.first[r, a:b],
+                    twos.second[r, a:b], twos.near[r, a:b], twos.far[r, a:b], stand.affected, stand.crowd, desk,
                 )  # fmt: skip
 
 
@@ -1385,16 +1461,18 @@ class Rules(NamedTuple):
 
 
 @inner
-def pair_all(X, columns, centers, at, across, moved, first, second, near, far, squares, affected):
-    """`Ops.pairs` for all points of one restart: columns (N / BLOCK, d, BLOCK)."""
-    if turn_centers(centers, at, across, moved) == 0:
+def pair_all(data, columns, centers, at, first, second, near, far, scales, fast, stand, desk):
+    """`Ops.pairs` for all points of one restart: columns (N / BLOCK, d, BLOCK), centers and at (1, K, d)."""
+    if turn_centers(centers[0], at[0], stand.moved) == 0:
         return
+    ready(centers, scales, fast)
     for b in range(len(columns)):
         i = b * BLOCK
-        j = min(len(X), i + BLOCK)
+        j = min(len(data.X), i + BLOCK)
         pair_block(
-            X[i:j], columns[b], centers, across, moved, first[i:j], second[i:j], near[i:j], far[i:j], squares, affected
-        )
+            data.X[i:j], columns[b], data.moved[b], data.length[b], centers[0], fast, 0, stand.moved, first[i:j],
+            second[i:j], near[i:j], far[i:j], stand.affected, stand.crowd, desk,
+        )  # fmt: skip
 
 
 @inner
@@ -1517,7 +1595,7 @@ def best_swap(loss, change, cost, rows, placed, used):
 
 
 @compiled
-def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales, stand):
+def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales, fast, stand, desk):
     """Go on with search r until it ends or has judged `until` solutions: `gputabu.relocation.roam`.
 
     words (S, T) are those of the iterations from `begun` on.
@@ -1533,8 +1611,8 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
         J_best = np.inf
         if iteration >= 0:
             J_best, steps = cost[1, iteration], rules.steps
-            pair_all(X, columns, centers, at, stand.across, stand.moved, first, second, near, far, stand.squares,
-                     stand.affected)  # fmt: skip
+            pair_all(data, columns, its.centers[r : r + 1], its.at[r : r + 1], first, second, near, far, scales, fast,
+                     stand, desk)  # fmt: skip
             if not draw_rows(near, weights, words[iteration - begun], rules.coarsest, rules.finest, rules.enough,
                              rules.bits, stand.running, stand.rows):  # fmt: skip
                 status[DONE] = TARGET
@@ -1558,8 +1636,8 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
         J_home, J, moves, number, better, nearer = its.home_cost[r], np.inf, 0, 0, False, False
         start = J_home
         while number < steps:
-            pair_all(X, columns, centers, at, stand.across, stand.moved, first, second, near, far, stand.squares,
-                     stand.affected)  # fmt: skip
+            pair_all(data, columns, its.centers[r : r + 1], its.at[r : r + 1], first, second, near, far, scales, fast,
+                     stand, desk)  # fmt: skip
             for a in range(k):
                 weigh(totals, a, d, scales.weight[1], scales.weight[2], stand.mass)
             changed, there = settle_all(

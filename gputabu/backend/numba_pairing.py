@@ -10,7 +10,7 @@ import numpy as np
 from gputabu import draws
 from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import pairing
-from gputabu.backend.numba_kernels import BLOCK, Roams, Rules, Stand, Twos
+from gputabu.backend.numba_kernels import BLOCK, Centers, Desk, Roams, Rules, Stand, Twos
 from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, show, small, stops
 from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 PASSES = 8
 #: Iterations between two looks at whether to stop early, at the most.
 LONGEST = 256
+#: Work of a pass (points times centres times features) up to which a thread may have a search for itself, if there are
+#: searches for all threads; and points times features, of which the searches then have copies.
+MEDIUM = 1 << 26
+COPIED = 1 << 22
 
 
 def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
@@ -30,15 +34,15 @@ def update(ops: NumbaOps, centers: np.ndarray, held: Pairs) -> None:
     moved = pairing.moved(centers, held)
     if not moved.any():
         return
-    centers = np.ascontiguousarray(centers)
-    across = np.ascontiguousarray(centers.transpose(0, 2, 1))
+    k, scales = centers.shape[1], ops.scales
+    centers, fast = np.ascontiguousarray(centers), ops.ready(centers, scales)
     twos = Twos(held.first, held.second, held.near, held.far)
 
     def look(pieces: Iterable[Block]) -> None:
-        mine = stand(ops, centers.shape[1])
+        mine, desk = stand(ops, k), ops.desk(k)
         for block in pieces:
             X, _, first = ops.given(block)
-            kernels.pair_rows(X, first, centers, across, moved, twos, mine)
+            kernels.pair_rows(X, first, centers, fast, moved, twos, scales, mine, desk)
 
     ops.workers.map(look, ops.pieces())
     held.at[...] = centers
@@ -85,12 +89,13 @@ def swaps(ops: NumbaOps, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarr
 
 
 def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
-    """Run R searches from centers (R, K, d); None where the data is not small.
+    """Run R searches from centers (R, K, d); None where the data is too large for that.
 
     Threads go round the restarts that are theirs, so that all have gone equally far when the time is over.
     """
     (r, k, d), n, t = centers.shape, ops.points.n, orders.max_iter + 1
-    if not small(ops, k) or 24 * r * t > STATE_BYTES:
+    limit = MEDIUM if r >= ops.workers.threads and n * d <= COPIED else None
+    if not small(ops, k, limit) or 24 * r * t > STATE_BYTES:
         return None
     pairs = pairing.empty(ops.room, centers, n)
     twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
@@ -116,11 +121,11 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
     rules, stride = rules_of(ops, orders), min(LONGEST, max(1, SLICE // (PASSES * n * k * d)))
 
     def work(hands: Iterable[list[int]]) -> None:
-        mine = stand(ops, k, orders.candidates, n)
+        tools = Centers.empty(1, k, d), stand(ops, k, orders.candidates, n), ops.desk(k)
         for hand in hands:
-            go_round(hand, mine)
+            go_round(hand, tools)
 
-    def go_round(going: list[int], mine: Stand) -> None:
+    def go_round(going: list[int], tools: tuple[Centers, Stand, Desk]) -> None:
         while going:
             for one in going:
                 age = int(its.status[one, kernels.AGE])
@@ -129,7 +134,7 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
                     orders.seed, int(orders.numbers[one]), (until - begun) * orders.candidates,
                     purpose=Purpose.CANDIDATE, first=begun * orders.candidates,
                 ).reshape(-1, orders.candidates)  # fmt: skip
-                kernels.roam_restart(data, columns, its, twos, one, words, begun, rules, until, scales, mine)
+                kernels.roam_restart(data, columns, its, twos, one, words, begun, rules, until, scales, *tools)
             show(its.status, its.cost, orders.watch)
             over = orders.watch.over()
             going = [one for one in going if not its.status[one, kernels.DONE] and not over]
@@ -157,7 +162,7 @@ def stand(ops: NumbaOps, k: int, candidates: int = 1, n: int = 0) -> Stand:
         columns=np.empty((d, BLOCK)),
         squares=np.empty(max(BLOCK, k)),
         affected=np.empty(BLOCK + 1, np.int64),
-        across=np.empty((d, k)),
+        crowd=np.empty((d, BLOCK), np.float32),
         moved=np.empty(k, np.bool_),
         mass=np.empty((2, k)),
         found=np.empty(BLOCK, np.int32),
