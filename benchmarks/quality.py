@@ -6,7 +6,8 @@ slow programs of other people that are not run here, can stand beside ours. The 
 Peers start anew until the time is over; a short budget, what one fit of bkmeans takes, is tried as well. A peer that is
 not installed is skipped: pip install bkmeans flspp faiss-cpu.
 
-Data come through `gputabu.datasets.load`.
+Data come through `gputabu.datasets.load`, or from a file: --file FILE --k K. The gap is there that to the best J of the
+run, and the budget 200 fits.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from gputabu import datasets, relocation
+from gputabu import datasets, files, relocation
 from gputabu.backend import resolve
 
 Start = Callable[[np.ndarray, int, int], np.ndarray]  # X, K, seed -> centres
@@ -44,6 +45,7 @@ class Case:
     mdeclust: tuple[float, int] | None = None
     paper: bool = False  # a case of the paper: a second at the least
     fits: int = 0  # budget where HG-means was not recorded
+    file: Path | None = None
 
     @property
     def name(self) -> str:
@@ -179,31 +181,39 @@ def time_of_fit(start: Start, X: np.ndarray, k: int) -> float:
     return float(np.mean(seconds))
 
 
-def measure(case: Case, args: argparse.Namespace, backend: str, others: dict[str, Start]) -> list[Row]:
+def load(case: Case) -> tuple[np.ndarray, float | None]:
+    """The points, and the best J known."""
+    if case.file is not None:
+        return np.asarray(files.read(case.file).values, np.float64), None
     data = datasets.load(case.data, preprocessing="zscore" if case.data == "cloud" else "raw")
-    X, least = data.points, data.best_known[case.k]
+    return data.points, data.best_known[case.k]
+
+
+def measure(case: Case, args: argparse.Namespace, backend: str, others: dict[str, Start]) -> list[Row]:
+    X, least = load(case)
     fit = time_of_fit(sklearn_start, X, case.k)
     short = time_of_fit(others.get("bkmeans", sklearn_start), X, case.k)
-    known = least * (1 + NOTHING / 100) if args.stop else 0.0
+    known = 0.0 if least is None or not args.stop else least * (1 + NOTHING / 100)
     budgets = {0.0: short} | {share: max(short, share * case.budget(fit)) for share in sorted(args.shares)}
-    rows = []
-
-    def add(method: str, share: float, runs: Iterable[tuple[float, float]]) -> None:
-        J, seconds = (list(side) for side in zip(*runs, strict=True))
-        gaps = [100 * (j / least - 1) for j in J]
-        rows.append(Row(case.name, method, share, budgets[share], fit, J, gaps, seconds))
-        show(rows[-1])
-
+    found: list[tuple[str, float, list[tuple[float, float]]]] = []
     seeds = range(args.seeds)
     for share, budget in budgets.items():
-        add("gputabu", share, [ours(X, case.k, seed, budget, backend, known) for seed in seeds])
-    if case.hgmeans is not None:
+        found.append(("gputabu", share, [ours(X, case.k, seed, budget, backend, known) for seed in seeds]))
+    if case.hgmeans is not None and least is not None:
         longest, target = max(budgets), least * (1 + max(case.hgmeans[0], NOTHING) / 100)
-        add("gputabu to HG-means", longest, [ours(X, case.k, s, budgets[longest], backend, target) for s in seeds])
+        until = [ours(X, case.k, seed, budgets[longest], backend, target) for seed in seeds]
+        found.append(("gputabu to HG-means", longest, until))
     for method, start in others.items():
         runs = [filled(start, X, case.k, seed, list(budgets.values())) for seed in seeds]
         for share, there in zip(budgets, zip(*runs, strict=True), strict=True):
-            add(method, share, there)
+            found.append((method, share, list(there)))
+    best = min(J for _, _, runs in found for J, _ in runs) if least is None else least
+    rows = []
+    for method, share, runs in found:
+        J, seconds = (list(side) for side in zip(*runs, strict=True))
+        gaps = [100 * (j / best - 1) for j in J]
+        rows.append(Row(case.name, method, share, budgets[share], fit, J, gaps, seconds))
+        show(rows[-1])
     for method, record in (("HG-means", case.hgmeans), ("MDEClust", case.mdeclust)):
         if record is not None:
             print(f"{case.name:14} {method:20} recorded: gap {record[0]:9.5f} % in {record[1]} fits")
@@ -222,11 +232,11 @@ def show(row: Row) -> None:
 def verdicts(rows: list[Row]) -> list[str]:
     """Where we are behind: HG-means with the largest budget, others with any; and who is not behind with less."""
     lines, enough = [], 0
-    recorded = {case.name: case.hgmeans for case in CASES}
+    recorded = {case.name: case for case in CASES}
     for name in dict.fromkeys(row.case for row in rows):
         there = [row for row in rows if row.case == name]
         mine = {row.share: float(np.mean(row.gaps)) for row in there if row.method == "gputabu"}
-        limit = recorded[name]
+        limit = recorded[name].hgmeans if name in recorded else (0.0, 0)
         allowed = 0.1 if limit is None else max(limit[0], NOTHING)
         if mine[max(mine)] > allowed:
             lines.append(f"{name}: mean gap {mine[max(mine)]:.5f} % is above {allowed:.5f} %")
@@ -267,6 +277,8 @@ def plot(rows: list[Row], path: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
+    parser.add_argument("--file", type=Path, help="points to take instead: a .csv or anything that `gputabu fit` reads")
+    parser.add_argument("--k", type=int, default=50, help="clusters, with --file")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--shares", type=float, nargs="*", default=[0.5, 1.0], help="of the budget of HG-means")
     parser.add_argument("--stop", action="store_true", help="ours stops at the best known J")
@@ -279,9 +291,10 @@ def main() -> None:
     others = {} if args.ours else peers()
     relocation.search(np.random.default_rng(0).normal(size=(300, 3)), 4, max_iter=3, backend=backend)  # compiles
     rows: list[Row] = []
-    for case in CASES:
-        if case.name not in args.cases:
-            continue
+    wanted = [case for case in CASES if case.name in args.cases]
+    if args.file is not None:
+        wanted = [Case(args.file.stem, args.k, None, fits=200, file=args.file)]
+    for case in wanted:
         try:
             rows += measure(case, args, backend, others)
         except datasets.DataUnavailable as error:
