@@ -191,6 +191,7 @@ def load(case: Case) -> tuple[np.ndarray, float | None]:
 
 def measure(case: Case, args: argparse.Namespace, backend: str, others: dict[str, Start]) -> list[Row]:
     X, least = load(case)
+    relocation.search(X, case.k, max_iter=3, backend=backend)  # compiles what this size needs
     fit = time_of_fit(sklearn_start, X, case.k)
     short = time_of_fit(others.get("bkmeans", sklearn_start), X, case.k)
     known = 0.0 if least is None or not args.stop else least * (1 + NOTHING / 100)
@@ -236,7 +237,7 @@ def verdicts(rows: list[Row]) -> list[str]:
     for name in dict.fromkeys(row.case for row in rows):
         there = [row for row in rows if row.case == name]
         mine = {row.share: float(np.mean(row.gaps)) for row in there if row.method == "gputabu"}
-        limit = recorded[name].hgmeans if name in recorded else (0.0, 0)
+        limit = recorded[name].hgmeans if name in recorded else None
         allowed = 0.1 if limit is None else max(limit[0], NOTHING)
         if mine[max(mine)] > allowed:
             lines.append(f"{name}: mean gap {mine[max(mine)]:.5f} % is above {allowed:.5f} %")
@@ -246,7 +247,7 @@ def verdicts(rows: list[Row]) -> list[str]:
                 other = f"{row.method}: {np.mean(row.gaps):.5f} %"
                 lines.append(f"{name}, {row.budget:.2f} s: {mine[row.share]:.5f} %, behind {other}")
     count, share = len({row.case for row in rows}), sorted({row.share for row in rows})[1]
-    return [*lines, f"with {share:g} of the budget: {enough} of {count} cases at or below HG-means' gap"]
+    return [*lines, f"with {share:g} of the budget: {enough} of {count} cases at or below HG-means' gap, or 0.1 %"]
 
 
 def plot(rows: list[Row], path: Path) -> None:
@@ -257,7 +258,7 @@ def plot(rows: list[Row], path: Path) -> None:
     columns = min(4, len(names))
     figure, axes = plt.subplots(-(-len(names) // columns), columns, squeeze=False, figsize=(4 * columns, 10))
     for axis, name in zip(axes.flat, names, strict=False):
-        case = next(case for case in CASES if case.name == name)
+        case = next((case for case in CASES if case.name == name), Case(name, 0, None))
         for row in rows:
             if row.case == name and "to HG" not in row.method:
                 ours = row.method == "gputabu"
@@ -289,7 +290,6 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="sklearn")
     backend = resolve(args.backend)
     others = {} if args.ours else peers()
-    relocation.search(np.random.default_rng(0).normal(size=(300, 3)), 4, max_iter=3, backend=backend)  # compiles
     rows: list[Row] = []
     wanted = [case for case in CASES if case.name in args.cases]
     if args.file is not None:
