@@ -250,6 +250,27 @@ def verdicts(rows: list[Row]) -> list[str]:
     return [*lines, f"with {share:g} of the budget: {enough} of {count} cases at or below HG-means' gap, or 0.1 %"]
 
 
+def table(rows: list[Row], share: float) -> str:
+    """Mean gaps with one budget as a table in Markdown, a row per case."""
+    methods = list(dict.fromkeys(row.method for row in rows if "to HG" not in row.method))
+    recorded = {case.name: case for case in CASES}
+    lines = [f"| case | seconds | fits | {' | '.join(methods)} | HG-means, fits |", "|---" * (len(methods) + 4) + "|"]
+    for name in dict.fromkeys(row.case for row in rows):
+        there = {row.method: row for row in rows if row.case == name and row.share == share}
+        mine, record = there["gputabu"], recorded[name].hgmeans if name in recorded else None
+        gaps = [_percent(float(np.mean(there[method].gaps))) if method in there else "–" for method in methods]
+        known = "–" if record is None else f"{_percent(record[0])}, {record[1]}"
+        lines.append(
+            f"| {name} | {mine.budget:.2g} | {mine.budget / mine.fit:.0f} | **{gaps[0]}** | "
+            f"{' | '.join([*gaps[1:], known])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _percent(gap: float) -> str:
+    return "0" if abs(gap) < 5e-5 else f"{gap:.2g}"
+
+
 def plot(rows: list[Row], path: Path) -> None:
     """Gap against time in fits, a panel per case."""
     import matplotlib.pyplot as plt
@@ -304,6 +325,9 @@ def main() -> None:
     (args.out / "quality.json").write_text(json.dumps(result, indent=1))
     if rows:
         print(*verdicts(rows), sep="\n")
+        for share in sorted({row.share for row in rows}):
+            kind = f"of {share:g} of HG-means" if share else "of one fit of bkmeans"
+            print(f"\nMean gap in percent within the time {kind}:\n\n{table(rows, share)}")
         plot(rows, args.out / "quality.svg")
 
 

@@ -94,8 +94,7 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
     Threads go round the restarts that are theirs, so that all have gone equally far when the time is over.
     """
     (r, k, d), n, t = centers.shape, ops.points.n, orders.max_iter + 1
-    limit = MEDIUM if r >= ops.workers.threads and n * d <= COPIED else None
-    if not small(ops, k, limit) or 24 * r * t > STATE_BYTES:
+    if not (small(ops, k) or medium(ops, k, r)) or 24 * r * t > STATE_BYTES:
         return None
     pairs = pairing.empty(ops.room, centers, n)
     twos = Twos(pairs.first, pairs.second, pairs.near, pairs.far)
@@ -145,6 +144,12 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
     current, best = (np.where(made, its.cost[:, i, : age.max()], np.nan) for i in (0, 1))
     moves = np.where(made[:, 1:], its.moves[:, : age.max() - 1], -1)
     return Roamed(its.best, stops(its.status), current, best, moves)
+
+
+def medium(ops: NumbaOps, k: int, restarts: int) -> bool:
+    points, work = ops.points, ops.points.n * ops.points.d
+    whole = len(points.chunks) == 1 and not points.out_of_core
+    return whole and restarts >= ops.workers.threads and work <= COPIED and work * k <= MEDIUM
 
 
 def rules_of(ops: NumbaOps, orders: Roaming) -> Rules:

@@ -126,9 +126,9 @@ def improve(ops: NumbaOps, centers: np.ndarray, max_rounds: int, interrupted: Ca
     return Improved(its.centers, its.status[:, kernels.MOVES])
 
 
-def small(ops: NumbaOps, k: int, limit: int | None = None) -> bool:
-    points, n, limit = ops.points, ops.points.n, SMALL if limit is None else limit
-    return len(points.chunks) == 1 and not points.out_of_core and n <= MAX_POINTS and n * k * points.d <= limit
+def small(ops: NumbaOps, k: int) -> bool:
+    points, n = ops.points, ops.points.n
+    return len(points.chunks) == 1 and not points.out_of_core and n <= MAX_POINTS and n * k * points.d <= SMALL
 
 
 def run(
