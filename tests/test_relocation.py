@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import signal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import numpy as np
 import oracle
@@ -215,6 +217,16 @@ def test_stops(iris, backend):
     assert reached is Stop.TARGET and iterations < 300
     assert stop(max_time=0.0)[0] is Stop.MAX_TIME
     assert stop(max_time=0.2, max_iter=10**5, patience=10**5)[0] is Stop.MAX_TIME
+
+
+def test_time_may_be_over_at_any_look_at_the_clock(backend, monkeypatch):
+    clock = SimpleNamespace(perf_counter=itertools.count().__next__)
+    monkeypatch.setattr("gputabu.watching.time", clock)
+    if backend == "numba":
+        monkeypatch.setattr("gputabu.backend.numba_pairing.LONGEST", 2)  # iterations between two looks
+    for budget in range(16):
+        found = relocation.search(LINE, 3, restarts=3, max_iter=50, max_time=budget, backend=backend)
+        assert np.isfinite(found.inertias).all()
 
 
 def test_best_never_rises_and_worse_is_moved_to(backend):

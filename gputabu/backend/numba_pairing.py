@@ -128,7 +128,10 @@ def roam(ops: NumbaOps, centers: np.ndarray, orders: Roaming) -> Roamed | None:
         while going:
             for one in going:
                 age = int(its.status[one, kernels.AGE])
-                begun, until = max(age - 1, 0), 1 if orders.watch.over() else age + stride
+                over = orders.watch.over()
+                if over and age:
+                    continue
+                begun, until = max(age - 1, 0), 1 if over else age + stride
                 words = draws.words(
                     orders.seed, int(orders.numbers[one]), (until - begun) * orders.candidates,
                     purpose=Purpose.CANDIDATE, first=begun * orders.candidates,
