@@ -61,9 +61,9 @@ class Product:
 
 
 def unit_for(reach: float, dtype: np.dtype) -> float:
-    """One, unless squares of coordinates up to `reach` would come near the limits of `dtype`."""
-    safe = np.finfo(dtype).maxexp // 4
-    e = int(np.frexp(reach)[1])
+    """One, unless squares of coordinates up to `reach` would come near the limits of `dtype`, which must hold it."""
+    most = np.finfo(dtype).maxexp
+    safe, e = most // 4, max(int(np.frexp(reach)[1]), 1 - most)
     return 1.0 if abs(e) < safe else float(np.ldexp(1.0, -e))
 
 
