@@ -198,4 +198,8 @@ def check_init(init: object, k: int, points: Points) -> np.ndarray:
     if array.shape != (k, d):
         raise ValueError(f"init has shape {array.shape} and dtype {array.dtype}; it must be {allowed}.")
     check_finite(array, "init")
+    most = np.finfo(points.dtype).max
+    if np.abs(array).max() > most:
+        worst = array.flat[np.abs(array).argmax()]
+        raise ValueError(f"init contains {worst:g}; of X in {points.dtype}, absolute values must be at most {most:g}.")
     return array.astype(np.float64)

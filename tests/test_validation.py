@@ -244,6 +244,16 @@ def test_numbers_at_the_limits(X, model, backend):
     assert (fitted.transform(X) >= 0).all()
 
 
+def test_centres_that_float32_cannot_hold():
+    """A cluster that stays empty keeps its centre, which would come back as infinity."""
+    single = np.ones((5, 1), np.float32)
+    with pytest.raises(
+        ValueError, match=r"init contains -1e\+50; of X in float32, absolute values must be at most 3.4"
+    ):
+        lloyd.run(single, 2, init=[[0.0], [-1e50]])
+    assert lloyd.run(single, 2, init=[[0.0], [-3e38]]).centers.tolist() == [[1.0], [np.float32(-3e38)]]
+
+
 def test_one_message_is_one_sentence():
     with pytest.raises(ValueError, match="NaN") as caught:
         quantized.search(spoiled(np.nan), 2)
