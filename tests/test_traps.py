@@ -26,7 +26,7 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, seeding
+from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation, seeding
 from gputabu.backend import hold, workers
 from gputabu.points import Totals
 
@@ -44,6 +44,39 @@ def test_trap_01_row_numbers_exceed_32_bits():
     assert points.rows(np.array([0, 2**31 - 1, 2**32 + 4])).ravel().tolist() == [1, 2, 3]
     last = np.array([2**64 - 1], dtype=np.uint64)
     assert seeding.by_weight(points, last).tolist() == [2**32 + 4]
+
+
+@pytest.mark.gpu
+def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
+    """Along y and z a grid has at most 65 535 blocks: restarts, trials, clusters and features must not need more."""
+    from gputabu.backend import kernels
+
+    launch, seen = kernels.launch, {}
+
+    def look(file, name, real, grid, *rest, **options):
+        seen.setdefault(name, set()).add(grid[1:])
+        return launch(file, name, real, grid, *rest, **options)
+
+    monkeypatch.setattr(kernels, "launch", look)
+    grids = []
+    for d, k, restarts in ((2, 2, 1), (300, 3, 9)):
+        X = blobs(12, d, 3)
+        seen.clear()
+        quantized.search(X, k, init="k-means++", n_neighbors=2, max_iter=1, restarts=restarts, backend="cuda")
+        relocation.search(X, k, max_iter=1, restarts=restarts, backend="cuda")
+        grids.append({name: set(axes) for name, axes in seen.items()})
+    for name in grids[0].keys() & grids[1]:
+        assert grids[0][name] == grids[1][name], name
+    assert {"cover", "potential", "trial_gains", "survey", "settle", "bounds", "total"} <= grids[0].keys() & grids[1]
+
+
+def test_trap_02_more_draws_than_threads(backend):
+    """Loops stride: a draw beyond the last thread of a grid is drawn as well."""
+    with hold(Points.of([[0.0], [1.0], [5.0]]), backend) as ops:
+        covered = ops.nothing_covered(1)
+        ops.cover(np.zeros((1, 1)), covered)
+        drawn = ops.sample(covered, np.array([0]), np.tile([0, 1, 25], 14_000)[None])
+    np.testing.assert_array_equal(drawn[0], np.tile([1, 2, 2], 14_000))
 
 
 def test_trap_06_counts_and_J_are_not_float32(backend):

@@ -258,7 +258,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         resident = tile + private * least + table <= self.shared_limit
         shared = tile + private * least + resident * table
         blocks = max(1, min(-(-chunk.n // THREADS), self.blocks))
-        self.launch("survey.cu", "survey", (blocks, -(-r // group)), (
+        self.launch("survey.cu", "survey", (-(-r // group), blocks), (
             chunk.X, chunk.weights, centers, labels, stamps, age, bar, costs, keys, done, chunk.n, chunk.start,
             0, self.points.n, r, k, d, float(power(LIMB - cost)), float(power(100 - square)),
             int(resident), int(private)), shared, RG=group)  # fmt: skip
