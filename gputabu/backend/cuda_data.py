@@ -131,7 +131,7 @@ class DeviceData(Exact):
         kernels.launch(file, name, self.points.dtype, grid, threads, args, shared, **defines)
 
     def spread(self, elements: int) -> tuple[int]:
-        """Blocks for a loop that strides over `elements`: few enough for any axis of a grid, of which only x is long."""
+        """Blocks for a loop that strides over `elements`: few enough for any axis of a grid, x alone being long."""
         return (max(1, min(-(-elements // THREADS), 8 * self.blocks)),)
 
     def _columns(self, chunk: Any) -> tuple[int, int]:
