@@ -140,7 +140,7 @@ class _Clusterer(
         Returns
         -------
         distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
-            Of the kind of `X`.
+            Of the kind of `X`, and of its dtype; infinite where that is float32 and they are beyond its range.
         """
         points = self._points(X)
         with hold(points, self.backend, self.device) as ops:
@@ -246,7 +246,8 @@ class _Clusterer(
         """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
         validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
         check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
-        points = admit(X, sample_weight, None if is_source(X) else check)
+        with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, which may come to infinity less infinity
+            points = admit(X, sample_weight, None if is_source(X) else check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:

@@ -26,6 +26,8 @@ from gputabu.validation import SMALLEST, check_int, check_matrix, check_weights
 LIMB = 28
 #: Rows in one chunk at the most, so that a row number within a chunk fits 32 bits.
 CHUNK_ROWS = 2**31 - 1
+#: The least exponent of coordinates: their squares are zero long before, and all powers that are needed are numbers.
+COORDINATE = -900
 #: Bits of the potential, Σ w d²: integers below 2^62 can be added to it without overflow.
 POTENTIAL_BITS = 60
 #: The grid of the potential is refined when fewer bits than these are in use.
@@ -219,7 +221,7 @@ class Grid:
         square = exponent(float(((bounds.high - bounds.low) ** 2).sum())) + 1
         return cls(
             offset=offset,
-            coordinate=np.frexp(reach * bounds.weight)[1],
+            coordinate=np.maximum(np.frexp(reach * bounds.weight)[1], COORDINATE),
             weight=exponent(bounds.weight),
             cost=square + exponent(bounds.weight),
             square=square,

@@ -121,16 +121,14 @@ def _distinct(ops: Ops, k: int, seed: int, restart: int) -> np.ndarray:
 
 
 def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
-    """Complete `rows` to K: first by rows of other values, then by rows not yet taken, in order."""
-    everything = np.arange(ops.points.n)
-    weights = None if ops.points.weights is None else np.concatenate(ops.points.weights)
-    if weights is not None:
-        everything = np.concatenate([np.flatnonzero(weights > 0), np.flatnonzero(weights == 0)])
-    order = np.concatenate([rows, everything[~np.isin(everything, rows)]])
+    """Complete `rows` to K by rows of positive weight: first of other values, then not yet taken, then again."""
+    weights = ops.points.weights
+    heavy = np.arange(ops.points.n) if weights is None else np.flatnonzero(np.concatenate(weights) > 0)
+    order = np.concatenate([rows, np.setdiff1d(heavy, rows)])
     _, first = np.unique(ops.rows(order), axis=0, return_index=True)
     other = np.sort(first)
     rest = np.setdiff1d(np.arange(len(order)), other)
-    return order[np.concatenate([other, rest])[:k]]
+    return np.resize(order[np.concatenate([other, rest])], k)
 
 
 def refine(ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -200,4 +198,8 @@ def check_init(init: object, k: int, points: Points) -> np.ndarray:
     if array.shape != (k, d):
         raise ValueError(f"init has shape {array.shape} and dtype {array.dtype}; it must be {allowed}.")
     check_finite(array, "init")
+    most = np.finfo(points.dtype).max
+    if np.abs(array).max() > most:
+        worst = array.flat[np.abs(array).argmax()]
+        raise ValueError(f"init contains {worst:g}; of X in {points.dtype}, absolute values must be at most {most:g}.")
     return array.astype(np.float64)

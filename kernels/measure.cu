@@ -9,14 +9,14 @@ __device__ word sortable(double v) {
 
 // X (n, d) in, weight (n) in or null; low, high (d) in/out: least and greatest sortable bits over points of positive
 // weight; bad (1) in/out: += values that are not finite. One thread per (point, column), striding over points with
-// the column fixed. grid = (any, ceil(d / blockDim.x)), block = (any).
+// the column fixed. grid = (ceil(d / blockDim.x), any), block = (any).
 extern "C" __global__ void bounds(const real* __restrict__ X, const double* __restrict__ weight, word* __restrict__ low,
                                   word* __restrict__ high, idx* __restrict__ bad, idx n, int d) {
-    const int j = blockIdx.y * blockDim.x + threadIdx.x;
+    const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= d) return;
     word least = NO_KEY, most = 0;
     idx wrong = 0;
-    for (idx i = blockIdx.x; i < n; i += gridDim.x) {
+    for (idx i = blockIdx.y; i < n; i += gridDim.y) {
         const double v = widen(X[i * d + j]);
         if (!(v - v == 0.0)) ++wrong;
         if (weight && weight[i] <= 0.0) continue;
@@ -33,10 +33,10 @@ extern "C" __global__ void bounds(const real* __restrict__ X, const double* __re
 extern "C" __global__ void total(const real* __restrict__ X, const double* __restrict__ weight,
                                  const double* __restrict__ offset, const double* __restrict__ scale,
                                  idx* __restrict__ totals, idx n, int d, double weight_scale) {
-    const int j = blockIdx.y * blockDim.x + threadIdx.x;
+    const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= d) return;
     idx high = 0, low = 0, heavy = 0, light = 0, count = 0;
-    for (idx i = blockIdx.x; i < n; i += gridDim.x) {
+    for (idx i = blockIdx.y; i < n; i += gridDim.y) {
         double v = __dsub_rn(widen(X[i * d + j]), offset[j]);
         if (weight) v = __dmul_rn(v, weight[i]);
         v = __dmul_rn(v, scale[j]);

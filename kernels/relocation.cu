@@ -34,7 +34,7 @@ extern "C" __global__ void pair_nearest(const real* __restrict__ X, const double
 // labels   (R, pitch)  in/out
 // totals   (R, K, C), changed (R)  in/out, += what changes
 // costs    (R, 3)      in/out, += limbs of J at the centres of the pairs
-// The rest as above; offset, scale (d): of the grid. One thread per point, striding. grid = (any, m).
+// The rest as above; offset, scale (d): of the grid. One thread per point, striding. grid = (m, any).
 extern "C" __global__ void settle(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ mass, const idx* __restrict__ which,
                                   const int* __restrict__ first, const int* __restrict__ second,
@@ -43,9 +43,9 @@ extern "C" __global__ void settle(const real* __restrict__ X, const double* __re
                                   idx* __restrict__ costs, const double* __restrict__ offset, const double* __restrict__ scale, idx n,
                                   idx start, idx pitch, int k, int d, int columns, double heavy,
                                   double to_limbs) {
-    const idx s = which[blockIdx.y];
+    const idx s = which[blockIdx.x];
     idx sums[3] = {0, 0, 0};
-    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+    for (idx i = (idx)blockIdx.y * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.y * blockDim.x) {
         const idx at = s * pitch + start + i;
         const int old = labels[at], a = first[at], b = second[at];
         const double w = weight ? weight[i] : 1.0;

@@ -17,11 +17,11 @@ __device__ void block_sum(idx value, idx* sum, idx* shared) {
     __syncthreads();
 }
 
-// covered (R, pitch) in/out: lowered to d² to seeds (R, d). One thread per point, striding. grid = (any, R).
+// covered (R, pitch) in/out: lowered to d² to seeds (R, d). One thread per point, striding. grid = (R, any).
 extern "C" __global__ void cover(const real* __restrict__ X, const double* __restrict__ seeds,
                                  double* __restrict__ covered, idx n, idx start, idx pitch, int d) {
-    const idx s = blockIdx.y;
-    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+    const idx s = blockIdx.x;
+    for (idx i = (idx)blockIdx.y * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.y * blockDim.x) {
         double* mine = covered + s * pitch + start + i;
         const double square = canonical(X + i * d, seeds + s * d, d);
         if (square < *mine) *mine = square;
@@ -29,12 +29,13 @@ extern "C" __global__ void cover(const real* __restrict__ X, const double* __res
 }
 
 // sums (R, tiles) in/out: += potential of the points of each tile of `tile` rows of the data set, counted from row 0.
-// grid = (tiles touched, R), block = (any): one block per tile, the first being that of row `start`.
+// grid = (R · tiles touched), block = (any): one block per tile, the first being that of row `start`.
 extern "C" __global__ void potential(const double* __restrict__ covered, const double* __restrict__ weight,
                                      const double* __restrict__ scale, idx* __restrict__ sums, idx n, idx start,
                                      idx pitch, idx tile, idx tiles) {
     __shared__ idx shared;
-    const idx s = blockIdx.y, mine = start / tile + blockIdx.x;
+    const idx touched = (start + n - 1) / tile - start / tile + 1;
+    const idx s = blockIdx.x / touched, mine = start / tile + blockIdx.x % touched;
     idx value = 0;
     const idx first = max(mine * tile, start), last = min((mine + 1) * tile, start + n);
     for (idx row = first + threadIdx.x; row < last; row += blockDim.x)
@@ -43,15 +44,15 @@ extern "C" __global__ void potential(const double* __restrict__ covered, const d
 }
 
 // gains (R, T) in/out: += what the potential loses with each of seeds (R, T, d) as one more.
-// One thread per point, striding. grid = (any, R·T).
+// One thread per point, striding. grid = (R·T, any).
 extern "C" __global__ void trial_gains(const real* __restrict__ X, const double* __restrict__ weight,
                                        const double* __restrict__ seeds, const double* __restrict__ covered,
                                        const double* __restrict__ scale, idx* __restrict__ gains, idx n, idx start,
                                        idx pitch, int d, int trials) {
     __shared__ idx shared;
-    const idx pair = blockIdx.y, s = pair / trials;
+    const idx pair = blockIdx.x, s = pair / trials;
     idx value = 0;
-    for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
+    for (idx i = (idx)blockIdx.y * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.y * blockDim.x) {
         const double before = covered[s * pitch + start + i];
         const double square = canonical(X + i * d, seeds + pair * d, d);
         if (square < before) value += weighed(before, weight, i, scale[s]) - weighed(square, weight, i, scale[s]);
@@ -60,18 +61,19 @@ extern "C" __global__ void trial_gains(const real* __restrict__ X, const double*
 }
 
 // found (m) in/out: the first row at which the running potential, counted from row `first[t]`, exceeds `beyond[t]`.
-// One thread per draw: it walks along a tile at the most. Rows outside [start, start + n) are left alone.
+// One thread per draw, striding: it walks along a tile at the most. Rows outside [start, start + n) are left alone.
 extern "C" __global__ void locate(const double* __restrict__ covered, const double* __restrict__ weight,
                                   const double* __restrict__ scale, const idx* __restrict__ restart,
                                   const idx* __restrict__ first, idx* __restrict__ beyond, idx* __restrict__ found,
                                   idx n, idx start, idx pitch, idx tile, idx m) {
-    const idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x;
-    if (t >= m || found[t] >= 0) return;
-    const idx s = restart[t];
-    idx left = beyond[t];
-    for (idx row = max(first[t], start); row < min(first[t] + tile, start + n); ++row) {
-        left -= weighed(covered[s * pitch + row], weight, row - start, scale[s]);
-        if (left < 0) { found[t] = row; return; }
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m; t += (idx)gridDim.x * blockDim.x) {
+        if (found[t] >= 0) continue;
+        const idx s = restart[t], last = min(first[t] + tile, start + n);
+        idx left = beyond[t];
+        for (idx row = max(first[t], start); row < last && left >= 0; ++row) {
+            left -= weighed(covered[s * pitch + row], weight, row - start, scale[s]);
+            if (left < 0) found[t] = row;
+        }
+        beyond[t] = left;  // the tile goes on in the next chunk
     }
-    beyond[t] = left;  // the tile goes on in the next chunk
 }

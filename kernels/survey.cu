@@ -15,7 +15,7 @@
 // costs    (R, 3)        in/out, += limbs of w·d²
 // keys     (R, K)        in/out or null: min of (d² rounded to float32) << 32 | (row − span)
 // done     (R)           in   or null
-// One thread per point, blocks stride over tiles of blockDim.x points. grid = (any, ceil(R / RG)), block = (any).
+// One thread per point, blocks stride over tiles of blockDim.x points. grid = (ceil(R / RG), any), block = (any).
 // Shared: sizeof(real)·blockDim.x·33; 8·RG·K if `private_keys`; 8·RG·K·d if `resident`. Ties: lowest row.
 extern "C" __global__ void survey(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ centers, const int* __restrict__ labels,
@@ -26,7 +26,7 @@ extern "C" __global__ void survey(const real* __restrict__ X, const double* __re
                                   double cost_scale, double key_scale, int resident, int private_keys) {
     __shared__ idx sums[RG][3];
     DYNAMIC_SHARED(double, shared);
-    const int first = blockIdx.y * RG, mine = min(RG, r - first);  // restarts of this block
+    const int first = blockIdx.x * RG, mine = min(RG, r - first);  // restarts of this block
     double* tile_centers = shared;  // (mine, K, d) if resident
     word* least = (word*)(shared + (resident ? (idx)mine * k * d : 0));  // (mine, K) if private_keys
     real* tile = (real*)(least + (private_keys ? mine * k : 0));  // (blockDim.x, WIDTH + 1)
@@ -40,7 +40,7 @@ extern "C" __global__ void survey(const real* __restrict__ X, const double* __re
 #pragma unroll
     for (int s = 0; s < RG; ++s) mine_sums[s][0] = mine_sums[s][1] = mine_sums[s][2] = 0;
 
-    for (idx base = (idx)blockIdx.x * blockDim.x; base < n; base += (idx)gridDim.x * blockDim.x) {
+    for (idx base = (idx)blockIdx.y * blockDim.x; base < n; base += (idx)gridDim.y * blockDim.x) {
         const idx i = base + threadIdx.x;
         double square[RG];
         const double* center[RG];

@@ -55,6 +55,18 @@ def objective(points, weights, labels, k: int) -> Fraction:
     return J
 
 
+def lloyd(points, weights, centers: list[Point]) -> tuple[list[int], list[Point], Fraction] | None:
+    """K-Means from `centers`: labels, centroids and J where it ends; None if a cluster runs empty."""
+    k, labels = len(centers), None
+    while (new := assign(points, centers)) != labels:
+        labels = new
+        clusters = [[n for n, label in enumerate(labels) if label == c] for c in range(k)]
+        if not all(clusters):
+            return None
+        centers = [centroid([points[n] for n in mine], [weights[n] for n in mine]) for mine in clusters]
+    return labels, centers, objective(points, weights, labels, k)
+
+
 @dataclass
 class Search:
     """ALGORITHMS section 2, one restart."""

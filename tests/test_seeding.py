@@ -30,6 +30,14 @@ def test_fewer_values_than_clusters(method, backend):
 
 
 @pytest.mark.parametrize("method", seeding.METHODS)
+@pytest.mark.parametrize("heavy", [2, 6])
+def test_rows_of_weight_zero_are_not_among_the_rest(method, heavy, backend):
+    """Whether as many rows as clusters have a weight, or fewer."""
+    X, weights = np.array([[1.0]] * heavy + [[7.0], [8.0], [9.0]]), np.r_[np.ones(heavy), np.zeros(3)]
+    assert (X[starts(X, 4, method, backend, weights, restarts=range(10))] == 1).all()
+
+
+@pytest.mark.parametrize("method", seeding.METHODS)
 def test_restarts_are_addressed(method, backend):
     X = blobs(300, 3, 5)
     whole = starts(X, 6, method, backend, restarts=range(20), seed=9)

@@ -1,36 +1,50 @@
-"""Bugs that other k-means packages had, each with the number of its trap; ours must be immune.
+"""Thirty bugs that other k-means packages had, each with the number of its trap; ours must be immune.
 
-Traps that cannot be set off on the NumPy backend, or that another test stands for:
+Those that another test stands for:
 
-02  grid.y overflows for many clusters: belongs to the CUDA launcher.
-03  N×K scratch: test_backend.test_workspace_is_bounded.
+03  N×K scratch: test_backend.test_workspace_is_bounded, test_reassignment.test_memory_stays_small.
 04  fewer points than clusters: test_validation.test_parameters.
-05  NaN and infinity: test_validation.test_data.
-07  expanded distances cancel: test_lloyd.test_far_from_the_origin, test_backend.test_scales_and_offsets.
+05  NaN and infinity: test_validation.test_data, test_cuda.test_bad_values_on_the_device.
+07  expanded distances cancel: test_lloyd.test_far_from_the_origin, test_backend.test_scales_and_offsets,
+    test_numerics.test_labels_at_near_ties_are_canonical_and_exact_beyond_rounding.
 09  an empty cluster becomes NaN: test_lloyd.test_empty_clusters_take_the_farthest_points_as_in_scikit_learn.
 10  endless loop with few distinct points: test_lloyd.test_more_centres_than_distinct_points_ends.
 14  random_state ignored, global generator moved: test_estimators.test_random_state.
 15  duplicate initial centres: test_seeding.test_starts_are_distinct_in_value.
-17  a minimum and its index written apart: they are one 64-bit key, and no thread writes another's.
+17  a minimum and its index written apart: they are one 64-bit key; test_cuda.test_no_races_on_global_memory.
 18  odd numbers of features: test_backend.test_nearest_centres_are_canonical.
-19  averages of averages: test_points.test_order_and_chunks_change_no_bit_of_the_totals.
-20  distributed hangs: nothing is distributed.
-22  threads change the result: test_quantized.test_blas_threads_change_nothing.
-25  the caller's arrays change: test_estimators.test_callers_arrays_are_untouched.
+19  averages of averages: test_parted.test_parts_change_nothing,
+    test_points.test_order_and_chunks_change_no_bit_of_the_totals.
+20  distributed hangs, empty workers: test_dask.test_the_bits_of_memory, test_dask.test_a_worker_is_killed.
+22  threads change the result: test_quantized.test_blas_threads_change_nothing,
+    test_numba.test_passes_equal_numpy_for_any_threads, test_cuda.test_order_of_threads_changes_nothing.
+25  the caller's arrays change, or are misread: test_properties.test_layout_changes_nothing_and_is_left_alone.
 30  tol=0 refused: test_lloyd.test_tolerance.
 """
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, seeding
+from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation, seeding
 from gputabu.backend import hold, workers
 from gputabu.points import Totals
 
 MODELS = [TabuKMeans, KMeans]
+
+
+def test_all_thirty_are_accounted_for():
+    here = {int(name.split("_")[2]) for name in globals() if name.startswith("test_trap_")}
+    elsewhere = {int(number) for number in re.findall(r"^(\d\d) ", __doc__, re.MULTILINE)}
+    assert here | elsewhere == set(range(1, 31))
+    assert not here & elsewhere
+    for file, name in re.findall(r"(test_\w+)\.(test_\w+)", __doc__):
+        assert f"def {name}(" in (Path(__file__).parent / f"{file}.py").read_text(), f"{file}.{name}"
 
 
 def same_rows(value: float, n: int) -> np.ndarray:
@@ -44,6 +58,39 @@ def test_trap_01_row_numbers_exceed_32_bits():
     assert points.rows(np.array([0, 2**31 - 1, 2**32 + 4])).ravel().tolist() == [1, 2, 3]
     last = np.array([2**64 - 1], dtype=np.uint64)
     assert seeding.by_weight(points, last).tolist() == [2**32 + 4]
+
+
+@pytest.mark.gpu
+def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
+    """Along y and z a grid has at most 65 535 blocks: restarts, trials, clusters and features must not need more."""
+    from gputabu.backend import kernels
+
+    launch, seen = kernels.launch, {}
+
+    def look(file, name, real, grid, *rest, **options):
+        seen.setdefault(name, set()).add(grid[1:])
+        return launch(file, name, real, grid, *rest, **options)
+
+    monkeypatch.setattr(kernels, "launch", look)
+    grids = []
+    for d, k, restarts in ((2, 2, 1), (300, 3, 9)):
+        X = blobs(12, d, 3)
+        seen.clear()
+        quantized.search(X, k, init="k-means++", n_neighbors=2, max_iter=1, restarts=restarts, backend="cuda")
+        relocation.search(X, k, max_iter=1, restarts=restarts, backend="cuda")
+        grids.append({name: set(axes) for name, axes in seen.items()})
+    for name in grids[0].keys() & grids[1]:
+        assert grids[0][name] == grids[1][name], name
+    assert {"cover", "potential", "trial_gains", "survey", "settle", "bounds", "total"} <= grids[0].keys() & grids[1]
+
+
+def test_trap_02_more_draws_than_threads(backend):
+    """Loops stride: a draw beyond the last thread of a grid is drawn as well."""
+    with hold(Points.of([[0.0], [1.0], [5.0]]), backend) as ops:
+        covered = ops.nothing_covered(1)
+        ops.cover(np.zeros((1, 1)), covered)
+        drawn = ops.sample(covered, np.array([0]), np.tile([0, 1, 25], 14_000)[None])
+    np.testing.assert_array_equal(drawn[0], np.tile([1, 2, 2], 14_000))
 
 
 def test_trap_06_counts_and_J_are_not_float32(backend):

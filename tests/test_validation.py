@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -220,6 +221,37 @@ def test_extremes_do_not_warn():
     lloyd.run(np.repeat([[0.0], [1e-99]], 5, axis=0), 3)
     fitted = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [2.0], [1e100]], sample_weight=[1, 1, 1, 0])
     assert fitted.inertia_ == 0.5
+
+
+@pytest.mark.parametrize("model", [TabuKMeans, partial(TabuKMeans, neighbourhood="relocation"), KMeans])
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array([[1], [-1], [5], [6]], np.float32) * np.float32(2.0**-149),
+        np.array([[-3e38, 3e38], [3e38, -3e38], [1e38, 3e38], [3e38, 3e38]], np.float32),
+        np.array([[1e-308, 1], [0, 0], [0, 0.25], [5e-324, 0]]),
+    ],
+    ids=["denormal", "largest", "a denormal feature"],
+)
+def test_numbers_at_the_limits(X, model, backend):
+    """Warnings are errors: a unit that float32 has not, sums and distances beyond it, a grid finer than numbers."""
+    fitted = model(2, random_state=0, backend=backend).fit(X)
+    assert len(set(fitted.labels_)) == 2
+    for k in range(2):
+        mean = X[fitted.labels_ == k].astype(float).mean(axis=0)
+        np.testing.assert_allclose(fitted.cluster_centers_[k], mean.astype(X.dtype), rtol=1e-6, atol=1e-300)
+    assert fitted.inertia_ == -fitted.score(X)
+    assert (fitted.transform(X) >= 0).all()
+
+
+def test_centres_that_float32_cannot_hold():
+    """A cluster that stays empty keeps its centre, which would come back as infinity."""
+    single = np.ones((5, 1), np.float32)
+    with pytest.raises(
+        ValueError, match=r"init contains -1e\+50; of X in float32, absolute values must be at most 3.4"
+    ):
+        lloyd.run(single, 2, init=[[0.0], [-1e50]])
+    assert lloyd.run(single, 2, init=[[0.0], [-3e38]]).centers.tolist() == [[1.0], [np.float32(-3e38)]]
 
 
 def test_one_message_is_one_sentence():

@@ -42,7 +42,7 @@ class Product:
         with np.errstate(over="ignore"):  # an infinite doubt is an honest one
             doubt = np.stack(
                 [
-                    (fast + exact) * reach**2 + (d + 2) * np.finfo(dtype).tiny,  # underflow, flushed or not
+                    (fast + exact) * reach**2 + floor(d, unit, dtype),
                     2 * (fast + exact) * reach,
                     np.full_like(reach, exact),
                 ]
@@ -61,10 +61,18 @@ class Product:
 
 
 def unit_for(reach: float, dtype: np.dtype) -> float:
-    """One, unless squares of coordinates up to `reach` would come near the limits of `dtype`."""
-    safe = np.finfo(dtype).maxexp // 4
-    e = int(np.frexp(reach)[1])
+    """One, unless squares of coordinates up to `reach` would come near the limits of `dtype`.
+
+    Itself a number of `dtype`, and its square one of float64.
+    """
+    most = np.finfo(dtype).maxexp
+    safe, e = most // 4, max(int(np.frexp(reach)[1]), -min(most - 1, 500))
     return 1.0 if abs(e) < safe else float(np.ldexp(1.0, -e))
+
+
+def floor(d: int, unit: float, dtype: np.dtype) -> float:
+    """What underflow, flushed or not, takes from fast scores in `unit`, and from the canonical formula in its own."""
+    return float((d + 2) * (np.finfo(dtype).tiny + np.finfo(np.float64).tiny * unit**2))
 
 
 def nearest(X: np.ndarray, fast: Product, scratch: Scratch) -> np.ndarray:

@@ -131,12 +131,12 @@ class DeviceData(Exact):
         kernels.launch(file, name, self.points.dtype, grid, threads, args, shared, **defines)
 
     def spread(self, elements: int) -> tuple[int]:
-        """Blocks for a loop that strides over `elements`."""
+        """Blocks for a loop that strides over `elements`: few enough for any axis of a grid, x alone being long."""
         return (max(1, min(-(-elements // THREADS), 8 * self.blocks)),)
 
     def _columns(self, chunk: Any) -> tuple[int, int]:
         """Blocks for kernels with a thread per column that stride over the rows."""
-        return (max(1, min(chunk.n, 4 * self.blocks)), -(-self.points.d // THREADS))
+        return (-(-self.points.d // THREADS), max(1, min(chunk.n, 4 * self.blocks)))
 
 
 def device_count() -> int:

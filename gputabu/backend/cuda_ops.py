@@ -9,7 +9,7 @@ import cupy
 import numpy as np
 
 from gputabu.backend import device_search
-from gputabu.backend.certified import unit_for
+from gputabu.backend.certified import floor, unit_for
 from gputabu.backend.cuda_data import NO_KEY, THREADS, filled, on_device, scales
 from gputabu.backend.cuda_seeding import CudaSeeding
 from gputabu.backend.device_moves import DeviceMoves
@@ -193,7 +193,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         dtype, d = self.points.dtype, self.points.d
         unit = unit_for(float(np.abs(centers - offset).max()), dtype)
         fast, exact = (2.2 * (d + 8) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
-        return unit, float(fast), float(exact), float((d + 2) * np.finfo(dtype).tiny)
+        return unit, float(fast), float(exact), floor(d, unit, dtype)
 
     def empty_fast(self, r: int, k: int) -> Fast:
         return Fast.empty(r, k, self.points.d, self.points.dtype)
@@ -258,7 +258,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         resident = tile + private * least + table <= self.shared_limit
         shared = tile + private * least + resident * table
         blocks = max(1, min(-(-chunk.n // THREADS), self.blocks))
-        self.launch("survey.cu", "survey", (blocks, -(-r // group)), (
+        self.launch("survey.cu", "survey", (-(-r // group), blocks), (
             chunk.X, chunk.weights, centers, labels, stamps, age, bar, costs, keys, done, chunk.n, chunk.start,
             0, self.points.n, r, k, d, float(power(LIMB - cost)), float(power(100 - square)),
             int(resident), int(private)), shared, RG=group)  # fmt: skip

@@ -25,7 +25,7 @@ class CudaSeeding(DeviceData):
     def cover(self, seeds: np.ndarray, covered: Any) -> None:
         where = cupy.asarray(np.ascontiguousarray(seeds))
         for chunk in self.chunks:
-            self.launch("seeding.cu", "cover", (*self.spread(chunk.n), len(seeds)), (
+            self.launch("seeding.cu", "cover", (len(seeds), *self.spread(chunk.n)), (
                 chunk.X, where, covered, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
 
     @on_device
@@ -38,7 +38,7 @@ class CudaSeeding(DeviceData):
         where, scale = cupy.asarray(np.ascontiguousarray(seeds)), cupy.asarray(power(shift))
         gains = cupy.zeros((r, t), np.int64)
         for chunk in self.chunks:
-            self.launch("seeding.cu", "trial_gains", (*self.spread(chunk.n), r * t), (
+            self.launch("seeding.cu", "trial_gains", (r * t, *self.spread(chunk.n)), (
                 chunk.X, chunk.weights, where, covered, scale, gains, chunk.n, chunk.start,
                 self.points.n, d, t))  # fmt: skip
         return gains.get()
@@ -68,6 +68,6 @@ class CudaSeeding(DeviceData):
         sums, scale = cupy.zeros((r, tiles), np.int64), cupy.asarray(power(shift))
         for chunk in self.chunks:
             touched = (chunk.start + chunk.n - 1) // TILE - chunk.start // TILE + 1
-            self.launch("seeding.cu", "potential", (touched, r), (
+            self.launch("seeding.cu", "potential", (r * touched,), (
                 covered, chunk.weights, scale, sums, chunk.n, chunk.start, self.points.n, TILE, tiles))  # fmt: skip
         return sums.get()

@@ -45,7 +45,7 @@ class DevicePairs(DeviceData):
         some, origin, scale = cupy.asarray(which), cupy.asarray(self.grid.offset), cupy.asarray(scales(self.grid))
         heavy, to_limbs = float(power(LIMB - self.grid.weight)), float(power(LIMB - cost))
         for chunk in self.chunks if len(which) else ():
-            self.launch("relocation.cu", "settle", (*self.spread(chunk.n), len(which)), (
+            self.launch("relocation.cu", "settle", (len(which), *self.spread(chunk.n)), (
                 chunk.X, chunk.weights, weighed, some, pairs.first, pairs.second, pairs.near, pairs.far, labels, totals,
                 changed, costs, origin, scale, chunk.n, chunk.start, self.points.n, k, d, self.n_columns, heavy,
                 to_limbs))  # fmt: skip

@@ -15,7 +15,7 @@ from numba.core import config, event
 
 from gputabu.backend import moving, numba_pairing, numba_restarts, pairing
 from gputabu.backend import numba_kernels as kernels
-from gputabu.backend.certified import unit_for
+from gputabu.backend.certified import floor, unit_for
 from gputabu.backend.numba_kernels import BLOCK, TILE, Centers, Desk, Scales
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import (
@@ -253,7 +253,8 @@ class NumbaOps(NumpyOps):
         )
         # 2.2: twice the bound, and a tenth for the bound's own arithmetic and higher orders, as in `certified`.
         trust, exact = (2.2 * (d + 6) * np.finfo(dtype).eps / 2 for dtype in (np.float32, np.float64))
-        unit = unit_for(reach, np.dtype(np.float32))
+        single = np.dtype(np.float32)
+        unit = unit_for(reach, single)
         return Scales(
             origin=offset.astype(self.points.dtype),
             axes=np.stack([offset, power(LIMB - coordinate), power(coordinate - LIMB), power(coordinate - 2 * LIMB)]),
@@ -263,7 +264,7 @@ class NumbaOps(NumpyOps):
             unit=self.points.dtype.type(unit),
             trust=float(trust),
             exact=float(exact),
-            floor=float((d + 2) * np.finfo(np.float32).tiny),
+            floor=floor(d, unit, single),
         )
 
     def pieces(self) -> Iterable[Block]:

@@ -161,8 +161,9 @@ def held(ops: NumbaOps) -> Data:
     X, weights, _ = ops.given(block)
     (n, d), blocks = X.shape, -(-len(X) // BLOCK)
     moved = np.zeros((blocks * BLOCK, d), np.float32)
-    moved[:n] = (X - ops.scales.origin) * ops.scales.unit
-    length = np.sqrt((moved * moved).sum(axis=1)).reshape(blocks, BLOCK)
+    with np.errstate(over="ignore", invalid="ignore"):  # what overflows is in doubt, and decided canonically
+        moved[:n] = (X - ops.scales.origin) * ops.scales.unit
+        length = np.sqrt((moved * moved).sum(axis=1)).reshape(blocks, BLOCK)
     return Data(X, weights, np.ascontiguousarray(moved.reshape(blocks, BLOCK, d).transpose(0, 2, 1)), length)
 
 

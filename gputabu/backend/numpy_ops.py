@@ -196,7 +196,8 @@ class NumpyOps(SeedingOps):
         def look(tasks: Iterable[Task]) -> None:
             for block, _ in tasks:
                 squares = canonical.to_all(block.X, centers, self.workers.scratch)
-                out[block.rows] = np.sqrt(squares, out=squares).T
+                with np.errstate(over="ignore"):  # float32 ends before distances of its numbers do
+                    out[block.rows] = np.sqrt(squares, out=squares).T
 
         self.workers.map(look, self.tasks(1, len(centers)))
         return out
