@@ -91,9 +91,9 @@ class Sliced(Source):
         self.stamp = self._stamp()
 
     def read(self, first: int, last: int | None) -> Iterator[np.ndarray]:
-        self._check_unchanged()
         assert last is not None
         for a in range(first, last, self.chunk_rows):
+            self._check_unchanged()
             piece = self.array[a : min(a + self.chunk_rows, last)]
             if self.map is not None:
                 _fetch(self.map, piece)
