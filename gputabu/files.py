@@ -176,13 +176,18 @@ def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
             )
 
 
+def aside_of(path: Path) -> Path:
+    """Another name in the same folder, nobody else's, with the same ending."""
+    return path.with_name(f".{os.getpid()}.{threading.get_ident()}.{path.name}")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
     if path.exists() and not path.is_file():  # such as a device, which would be gone
         raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
     path = path.resolve()  # a link stays one
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    aside = aside_of(path)
     try:
         yield aside
         aside.replace(path)
