@@ -6,16 +6,20 @@ import bz2
 import gzip
 import io
 import lzma
+import math
 import os
+import struct
 import sys
 import threading
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from gputabu import delimited
 from gputabu.delimited import Style
@@ -24,6 +28,13 @@ from gputabu.tables import Selection, Table, numbered
 #: What a name means that ends like this; everything else is text.
 ARRAYS, PARQUET, ARROW = (".npy", ".npz"), (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: What a damaged or foreign file makes the libraries raise that read it.
+DAMAGE = (
+    OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RuntimeError,
+    ArithmeticError, AssertionError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+#: How many bytes one byte of an archive may stand for: more than Deflate can do.
+RATIO = 1100
 #: Rows of an array that are looked through at once.
 BLOCK = 1 << 16
 
@@ -69,11 +80,16 @@ def read(
             return _from_arrow(path, kind in PARQUET, source, selection)
         with _opened(path) as stream:
             return delimited.parse(stream, source, selection, style or Style())
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"{source} cannot be read: {reason}.") from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{source} is not text in UTF-8 (byte {error.start} of a part of it).") from None
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, on one line and without a full stop."""
+    text = str(getattr(error, "strerror", None) or error) or type(error).__name__
+    return " ".join(text.split())[:300].rstrip(".")
 
 
 @contextmanager
@@ -101,9 +117,28 @@ def _load(path: Path, source: str, name: str | None) -> np.ndarray:
                 raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
             if name is not None and name not in held.files:
                 raise ValueError(f"it has no array {name!r}; it has {', '.join(held.files)}.")
-            return held[name or held.files[0]]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{source} does not hold a table of numbers: {error}") from None
+            name = name or held.files[0]
+            _check_size(held.zip, f"{name}.npy")
+            return held[name]
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
+        raise ValueError(f"{source} does not hold a table of numbers: {reason(error)}.") from None
+
+
+def _check_size(archive: zipfile.ZipFile, name: str) -> None:
+    """Raise where an array claims to be larger than it can be: it would be given the memory before it is read."""
+    entry = archive.getinfo(name)
+    with archive.open(entry) as file:
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
+        if read is None:
+            raise ValueError("it is of an unknown version")
+        shape, _, dtype = read(file)
+        rest = entry.file_size - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        raise ValueError("it does not hold what it claims to")
+    if entry.file_size > RATIO * max(1, entry.compress_size):
+        raise ValueError("it claims to hold more than it can")
 
 
 def _from_array(array: np.ndarray, source: str, selection: Selection) -> Table:
@@ -127,15 +162,19 @@ def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) ->
         from pyarrow import parquet as parquets
     except ImportError:
         raise ValueError(f"{source} needs pyarrow to be read: pip install 'gputabu[arrow]'.") from None
+    damage = (pyarrow.ArrowException, *DAMAGE)
     try:
-        names = tuple(
-            (parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema).names
-        )
-        chosen, label = selection.of(names, source)
-        wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+        schema = parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema
+        names = tuple(schema.names)
+    except damage as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
+    chosen, label = selection.of(names, source)
+    wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+    try:
         held = (parquets if parquet else feather).read_table(path, columns=wanted)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{source} cannot be read: {error}.") from None
+        held.validate(full=True)  # else values would be looked for where a damaged file says that they are
+    except damage as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
     columns = [_numbers(held[names[i]], names[i], source) for i in chosen]
     values = np.column_stack(columns)
     if 0 in values.shape:

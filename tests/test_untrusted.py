@@ -1,0 +1,177 @@
+"""Files from anywhere: damaged, cut, forged. Each is read or refused in a sentence, in memory of its own size."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import pickle
+import resource
+import shutil
+import tracemalloc
+import warnings
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tally
+import zarr
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import feather, parquet
+from typer.testing import CliRunner
+
+import gputabu
+from gputabu import cli, files, sources
+from gputabu.tables import Selection
+
+ROWS = np.round(np.random.default_rng(0).normal(size=(40, 3)), 3)
+#: What a reader may hold at once: text becomes Python's objects before it becomes numbers.
+FACTOR, SLACK = 200, 32 << 20
+#: Address space that libraries may reserve beside that.
+RESERVE = 2 << 30
+
+
+def in_memory(write) -> bytes:
+    held = io.BytesIO()
+    write(held)
+    return held.getvalue()
+
+
+def sound_files(folder: Path) -> dict[str, bytes]:
+    """A whole file of every kind that is read, by name; `model` is what `save` writes."""
+    body = "\n".join(f"r{i}," + ",".join(map(str, row)) for i, row in enumerate(ROWS.tolist()))
+    text = f'id,"x",y,z\n{body}\n'.encode()
+    columns = pa.table({"id": [f"r{i}" for i in range(40)]} | dict(zip("xyz", ROWS.T, strict=True)))
+    gputabu.TabuKMeans(3, max_iter=5, random_state=0).fit(ROWS).save(folder / "model")
+    zarr.save_array(folder / "a.zarr", ROWS)
+    return {
+        "model": (folder / "model").read_bytes(),
+        "a.csv": text,
+        "a.csv.gz": gzip.compress(text, mtime=0),
+        "a.csv.bz2": bz2.compress(text),
+        "a.csv.xz": lzma.compress(text),
+        "a.npy": in_memory(lambda file: np.save(file, ROWS)),
+        "a.npz": in_memory(lambda file: np.savez(file, X=ROWS)),
+        "packed.npz": in_memory(lambda file: np.savez_compressed(file, X=ROWS)),
+        "a.parquet": in_memory(lambda file: parquet.write_table(columns, file)),
+        "a.arrow": in_memory(lambda file: feather.write_feather(columns, file, compression="uncompressed")),
+        "a.feather": in_memory(lambda file: feather.write_feather(columns, file)),
+        "a.zarr/zarr.json": (folder / "a.zarr" / "zarr.json").read_bytes(),
+        "a.zarr/c/0/0": (folder / "a.zarr" / "c" / "0" / "0").read_bytes(),
+    }
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    return sound_files(tmp_path_factory.mktemp("sound"))
+
+
+KINDS = ["model", "a.csv", "a.csv.gz", "a.csv.bz2", "a.csv.xz", "a.npy", "a.npz", "packed.npz", "a.parquet", "a.arrow"]
+KINDS += ["a.feather", "a.zarr/zarr.json", "a.zarr/c/0/0"]
+
+
+def readers(name: str, path: Path):
+    """All ways in which the package reads such a file."""
+    if name == "model":
+        return [lambda: gputabu.load(path).predict(ROWS)]
+    selection = None if name.endswith((".npy", ".npz")) else Selection(id="id")
+    found = [lambda: files.read(path, selection)]
+    if name.endswith((".npy", ".zarr")):
+        found.append(lambda: sources.checked(sources.chunked(path, chunk_bytes=200)))
+    if name.endswith(".parquet"):
+        found.append(lambda: sources.checked(sources.chunked(path, chunk_bytes=200, columns=["x", "y", "z"])))
+    return found[1:] if name.endswith(".zarr") else found
+
+
+@contextmanager
+def bounded(size: int):
+    """Fail where more memory is asked for than files of this size may need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    held = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (held + RESERVE, hard))
+    tracemalloc.start()
+    try:
+        yield
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert peak <= FACTOR * size + SLACK
+
+
+def refused_or_read(name: str, path: Path, size: int) -> list[str]:
+    """Read a file in every way; what was said, in one sentence with its name, where it was refused."""
+    said = []
+    for read in readers(name, path):
+        with bounded(size), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # numbers that are rounded, say
+            try:
+                read()
+            except (ValueError, OSError) as error:
+                said.append(str(error))
+    for message in said:
+        assert "\n" not in message.strip() and len(message) < 2000, message
+        assert path.name in message, message
+    return said
+
+
+NUMBER = st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1, 2**64 - 1])
+
+
+@st.composite
+def damages(draw, content: bytes) -> bytes:
+    """The content of a file with a few things done to it."""
+    made = bytearray(content)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, max(0, len(made) - 1)))
+        # Formats keep what matters at their beginning and their end.
+        at = draw(st.sampled_from([at, at % 64, max(0, len(made) - 1 - at % 200)]))
+        how = draw(st.sampled_from(["flip", "cut", "insert", "remove", "repeat", "number", "digits"]))
+        if how == "flip" and made:
+            made[at] ^= draw(st.integers(1, 255))
+        elif how == "cut":
+            del made[at:]
+        elif how == "insert":
+            made[at:at] = draw(st.binary(max_size=20))
+        elif how == "remove":
+            del made[at : at + draw(st.integers(1, 40))]
+        elif how == "repeat":
+            made[at:at] = made[at : at + draw(st.integers(1, 200))] * draw(st.integers(1, 3))
+        elif how == "number":
+            width = draw(st.sampled_from([4, 8]))
+            made[at : at + width] = (draw(NUMBER) % 256**width).to_bytes(width, "little")
+        else:  # a number in text, such as a shape
+            digits = draw(st.sampled_from([b"1000000000000", b"-1", b"0", b"9" * 30, b"1e400", b"nan", b"[[", b"None"]))
+            place = next((i for i in range(at, len(made)) if chr(made[i]).isdigit()), at)
+            made[place : place + 1] = digits
+    return bytes(made)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_damaged_file_is_read_or_refused(name, sound, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = tmp_path / name.split("/")[0]
+    if whole != path:
+        for other in KINDS:
+            if other.startswith(whole.name + "/"):
+                (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
+                (tmp_path / other).write_bytes(sound[other])
+
+    @settings(max_examples=tally.trials(40))
+    @given(damages(sound[name]))
+    def fuzzed(content):
+        path.write_bytes(content)
+        refused_or_read(whole.name, whole, len(content))
+        tally.tried("damaged files read or refused")
+
+    path.write_bytes(sound[name])
+    assert not refused_or_read(whole.name, whole, len(sound[name]))
+    fuzzed()
