@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 import threading
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open,
 #: What a damaged or foreign file makes the libraries raise that read it.
 DAMAGE = (
     OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RuntimeError,
-    ArithmeticError, AssertionError, SyntaxError, struct.error, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+    ArithmeticError, AssertionError, SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error,
+    lzma.LZMAError,
 )  # fmt: skip
 #: How many bytes one byte of an archive may stand for: more than Deflate can do.
 RATIO = 1100
@@ -109,10 +111,12 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
 def _load(path: Path, source: str, name: str | None) -> np.ndarray:
     """The array in a .npy file, or one of those in a .npz file."""
     try:
-        held = np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return held
-        with held:
+        if path.suffix.lower() == ".npy":
+            return npy.open_memmap(path, mode="r")  # which refuses what is not numbers
+        with path.open("rb") as file:
+            held = np.load(file, allow_pickle=False)
+            if isinstance(held, np.ndarray):
+                return held
             if name is None and len(held.files) != 1:
                 raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
             if name is not None and name not in held.files:

@@ -282,7 +282,7 @@ def _at(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
         raise ValueError(f"X='{path}' must be an array or a file whose name ends in {', '.join(SUFFIXES)}.")
     try:
         if path.suffix == ".npy":
-            return Sliced(_mapped(path), chunk_bytes, path)
+            return Sliced(_opened(np.lib.format.open_memmap, path, mode="r"), chunk_bytes, path)
         if not path.exists():
             raise FileNotFoundError(2, "No such file or directory")
         if path.suffix == ".zarr":
@@ -311,13 +311,6 @@ def _opened(open: Callable[..., Any], path: Path, **options: Any) -> Any:
 
 def _unreadable(path: Path | None, error: BaseException) -> ValueError:
     return ValueError(f"X{'' if path is None else f'={str(path)!r}'} cannot be read: {reason(error)}.")
-
-
-def _mapped(path: Path) -> np.ndarray:
-    array = _opened(np.load, path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        raise ValueError(f"X='{path}' holds several arrays, as .npz files do; it must hold one.")
-    return array
 
 
 def _batches(
