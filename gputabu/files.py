@@ -243,6 +243,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all."""
+    """Write a file of text, whole or not at all; a name of a file in it need not be text, and must not fail here."""
     with replacing(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(text, encoding="utf-8", errors="replace")

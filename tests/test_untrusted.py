@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import bz2
 import gzip
 import io
@@ -10,24 +11,29 @@ import lzma
 import os
 import pickle
 import resource
+import subprocess
+import sys
 import tracemalloc
 import warnings
 import zipfile
+from collections import Counter
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tally
 import zarr
-from hypothesis import given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pyarrow import feather, parquet
 from typer.testing import CliRunner
 
 import gputabu
-from gputabu import cli, files, sources
+from gputabu import cli, files, plotting, sources
 from gputabu.tables import Selection
 
 ROWS = np.round(np.random.default_rng(0).normal(size=(40, 3)), 3)
@@ -270,3 +276,66 @@ def test_commands_refuse_in_a_sentence(name, sound, tmp_path):
         tally.tried("damaged files given to commands")
 
     fuzzed()
+
+
+MARKS = st.sampled_from("<>&\"'$\\_^{}%\x00\x01\x1b\x7f\x85\u202e\ufffe \n")
+HOSTILE = st.text(st.one_of(MARKS, st.characters(exclude_categories=["Cs"])), min_size=1, max_size=12)
+HOSTILE = HOSTILE.map(lambda text: f"{text}</title><script>alert(1)</script>")
+
+
+class Elements(HTMLParser):
+    """What elements a page has, and with which pictures."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.names, self.pictures = Counter(), []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.names[tag] += 1
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        self.pictures += [value for name, value in attrs if name == "src"]
+
+
+def test_pages_escape_what_comes_from_data(tmp_path):
+    @settings(max_examples=tally.trials(4), phases=[Phase.generate])  # each takes a second
+    @given(st.lists(HOSTILE, min_size=2, max_size=2, unique_by=lambda name: name.strip()), HOSTILE)
+    def hostile(columns, stem):
+        folder = tmp_path / "pages"
+        folder.mkdir(exist_ok=True)
+        path = folder / (stem.replace("/", "\N{FRACTION SLASH}").replace("\x00", "") + ".parquet")
+        parquet.write_table(pa.table(dict(zip(columns, ROWS[:, :2].T, strict=True))), path)
+        for command in (["fit", "-k", "2", "--max-iter", "2"], ["select-k", "--ks", "2:3"]):
+            run = [command[0], str(path), *command[1:], "--quiet", "--backend", "numpy", "--out", str(tmp_path / "out")]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # a font has not every character
+                done = CliRunner().invoke(cli.app, [*run, "--force"])
+            assert done.exit_code == 0, done.output
+            page = Elements((tmp_path / "out" / "report.html").read_text(encoding="utf-8"))
+            assert page.names["script"] == 0 and page.names["title"] == page.names["h1"] == 1
+            for picture in page.pictures:
+                drawn = ElementTree.fromstring(base64.b64decode(picture.partition("base64,")[2]))
+                assert not [element for element in drawn.iter() if element.tag.endswith("script")]
+        path.unlink()
+        tally.tried("hostile names in pages and pictures")
+
+    hostile()
+
+
+def test_a_file_whose_name_is_no_text(tmp_path):
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")  # in Latin-1
+    np.savetxt(path, ROWS, delimiter=",")
+    for command in (["fit", "-k", "2"], ["select-k", "--ks", "2:3"]):
+        out = tmp_path / command[0]
+        run = [command[0], path, *command[1:], "--quiet", "--backend", "numpy", "--out", str(out)]
+        done = subprocess.run([sys.executable, "-m", "gputabu", *run], capture_output=True)
+        assert done.returncode == 0, done.stderr
+        assert "caf" in (out / "report.html").read_text(encoding="utf-8")
+    tally.tried("hostile names in pages and pictures")
+
+
+def test_a_film_escapes_its_name(tmp_path):
+    film = plotting.animation(ROWS, gputabu.TabuKMeans(2, max_iter=2, random_state=0).fit(ROWS), frames=2)
+    path = plotting.write(film, tmp_path / "<script>alert(1)<\N{FRACTION SLASH}script>.html")
+    assert "<title>&lt;script&gt;" in path.read_text(encoding="utf-8")
+    tally.tried("hostile names in pages and pictures")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import shlex
 import signal
 import sys
@@ -124,4 +125,6 @@ def commands(
 
 def main() -> None:
     """Entry point of the command `gputabu`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # names of files need not be text
     app(prog_name="gputabu" if sys.argv[0].endswith("__main__.py") else None)
