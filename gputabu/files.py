@@ -235,7 +235,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield aside
         aside.replace(path)
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None:
             raise
         raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
     finally:
