@@ -99,8 +99,10 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("start", ["fork", "spawn"])
-@pytest.mark.parametrize("backend", ["numpy", pytest.param("numba", marks=pytest.mark.numba)])
+@pytest.mark.parametrize(
+    ("backend", "start"),
+    [("numpy", "fork"), *(pytest.param("numba", start, marks=pytest.mark.numba) for start in ("fork", "spawn"))],
+)
 def test_processes(start, backend, tmp_path):
     """Forked in the middle of a fit, or begun anew."""
     script = tmp_path / "forked.py"
