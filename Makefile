@@ -1,5 +1,6 @@
 # make demo   cluster Iris as the paper does, print its Table I beside ours, write a picture
 # make test   everything that can be tested on this machine
+# make trust  the same things broken and repeated for half an hour; writes docs/reliability.md
 # make check  lint, format, types, import layers
 # make docs   the documentation as a site, into site/; a warning fails it
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
@@ -14,7 +15,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test check format docs bench bench-quality counts kernel-table notebooks wheel clean
+.PHONY: demo test trust check format docs bench bench-quality counts kernel-table notebooks wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -22,6 +23,9 @@ demo: $(READY)
 # The real CuPy is only asked for its names, so it lies apart: a CuPy without a GPU would make "auto" warn.
 test: $(READY) $(VENV)/.cupy
 	GPUTABU_CUPY=$(CURDIR)/$(VENV)/cupy $(BIN)/python -m pytest -n auto --dist worksteal
+
+trust: $(READY)
+	$(BIN)/python tests/trust.py
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -5,13 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from sklearn.metrics import silhouette_samples
 
 import gputabu
+from gputabu.caching import cached_property
 from gputabu.points import Points
 from gputabu.recipe import Recipe
 from gputabu.results import Stop

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import numpy as np
 
-from gputabu.tables import Selection, Table, numbered
+from gputabu.tables import Selection, Table, brief, numbered
 
 #: What may stand between fields, the likeliest in a line that has several first; where there is none, white space.
 DELIMITERS = ("\t", ";", ",")
@@ -135,7 +135,7 @@ def _complain(block: list[Row], chosen: list[int], place: Callable[[int, int], s
             if row[i].strip().lower() in MISSING:
                 raise ValueError(f"{where}: the value is missing; every row must have a number there.")
             if number is not None:
-                raise ValueError(f"{where}: {row[i]!r} is beyond the numbers that can be computed with.")
+                raise ValueError(f"{where}: {row[i][:40]!r} is beyond the numbers that can be computed with.")
             raise ValueError(
                 f"{where}: {row[i][:40]!r} is not a number; --columns chooses the columns to cluster, "
                 "and --id one to keep beside the labels."
@@ -143,7 +143,7 @@ def _complain(block: list[Row], chosen: list[int], place: Callable[[int, int], s
 
 
 def _place(source: str, line: int, name: str) -> str:
-    return f"{source}, line {line}, column {name!r}"
+    return f"{source}, line {line}, column {brief(name)!r}"
 
 
 def _number(field: str) -> float | None:

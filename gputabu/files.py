@@ -6,16 +6,21 @@ import bz2
 import gzip
 import io
 import lzma
+import math
 import os
+import struct
 import sys
 import threading
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 
 from gputabu import delimited
 from gputabu.delimited import Style
@@ -24,6 +29,14 @@ from gputabu.tables import Selection, Table, numbered
 #: What a name means that ends like this; everything else is text.
 ARRAYS, PARQUET, ARROW = (".npy", ".npz"), (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+#: What a damaged or foreign file makes the libraries raise that read it.
+DAMAGE = (
+    OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RuntimeError,
+    ArithmeticError, AssertionError, SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error,
+    lzma.LZMAError,
+)  # fmt: skip
+#: How many bytes one byte of an archive may stand for: more than Deflate can do.
+RATIO = 1100
 #: Rows of an array that are looked through at once.
 BLOCK = 1 << 16
 
@@ -69,11 +82,16 @@ def read(
             return _from_arrow(path, kind in PARQUET, source, selection)
         with _opened(path) as stream:
             return delimited.parse(stream, source, selection, style or Style())
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ValueError(f"{source} cannot be read: {reason}.") from None
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{source} is not text in UTF-8 (byte {error.start} of a part of it).") from None
+
+
+def reason(error: BaseException) -> str:
+    """What an error says, on one line and without a full stop."""
+    text = str(getattr(error, "strerror", None) or error) or type(error).__name__
+    return " ".join(text.split())[:300].rstrip(".")
 
 
 @contextmanager
@@ -93,17 +111,38 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
 def _load(path: Path, source: str, name: str | None) -> np.ndarray:
     """The array in a .npy file, or one of those in a .npz file."""
     try:
-        held = np.load(path, mmap_mode="r" if path.suffix.lower() == ".npy" else None, allow_pickle=False)
-        if isinstance(held, np.ndarray):
-            return held
-        with held:
+        if path.suffix.lower() == ".npy":
+            return npy.open_memmap(path, mode="r")  # which refuses what is not numbers
+        with path.open("rb") as file:
+            held = np.load(file, allow_pickle=False)
+            if isinstance(held, np.ndarray):
+                return held
             if name is None and len(held.files) != 1:
                 raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
             if name is not None and name not in held.files:
                 raise ValueError(f"it has no array {name!r}; it has {', '.join(held.files)}.")
-            return held[name or held.files[0]]
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{source} does not hold a table of numbers: {error}") from None
+            name = name or held.files[0]
+            _check_size(held.zip, f"{name}.npy")
+            return held[name]
+    except FileNotFoundError:
+        raise
+    except DAMAGE as error:
+        raise ValueError(f"{source} does not hold a table of numbers: {reason(error)}.") from None
+
+
+def _check_size(archive: zipfile.ZipFile, name: str) -> None:
+    """Raise where an array claims to be larger than it can be: it would be given the memory before it is read."""
+    entry = archive.getinfo(name)
+    with archive.open(entry) as file:
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
+        if read is None:
+            raise ValueError("it is of an unknown version")
+        shape, _, dtype = read(file)
+        rest = entry.file_size - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        raise ValueError("it does not hold what it claims to")
+    if entry.file_size > RATIO * max(1, entry.compress_size):
+        raise ValueError("it claims to hold more than it can")
 
 
 def _from_array(array: np.ndarray, source: str, selection: Selection) -> Table:
@@ -127,15 +166,19 @@ def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) ->
         from pyarrow import parquet as parquets
     except ImportError:
         raise ValueError(f"{source} needs pyarrow to be read: pip install 'gputabu[arrow]'.") from None
+    damage = (pyarrow.ArrowException, *DAMAGE)
     try:
-        names = tuple(
-            (parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema).names
-        )
-        chosen, label = selection.of(names, source)
-        wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+        schema = parquets.read_schema(path) if parquet else feather.read_table(path, memory_map=True).schema
+        names = tuple(schema.names)
+    except damage as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
+    chosen, label = selection.of(names, source)
+    wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+    try:
         held = (parquets if parquet else feather).read_table(path, columns=wanted)
-    except pyarrow.ArrowException as error:
-        raise ValueError(f"{source} cannot be read: {error}.") from None
+        held.validate(full=True)  # else values would be looked for where a damaged file says that they are
+    except damage as error:
+        raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
     columns = [_numbers(held[names[i]], names[i], source) for i in chosen]
     values = np.column_stack(columns)
     if 0 in values.shape:
@@ -176,18 +219,23 @@ def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
             )
 
 
+def aside_of(path: Path) -> Path:
+    """Another name in the same folder, nobody else's, with the same ending."""
+    return path.with_name(f".{os.getpid()}.{threading.get_ident()}.{path.name}")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
     if path.exists() and not path.is_file():  # such as a device, which would be gone
         raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
     path = path.resolve()  # a link stays one
-    aside = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
+    aside = aside_of(path)
     try:
         yield aside
         aside.replace(path)
     except OSError as error:
-        if error.filename is None:
+        if error.errno is None:
             raise
         raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
     finally:
@@ -195,6 +243,6 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all."""
+    """Write a file of text, whole or not at all; a name of a file in it need not be text, and must not fail here."""
     with replacing(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_text(text, encoding="utf-8", errors="replace")

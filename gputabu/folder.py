@@ -7,7 +7,8 @@ import io
 import json
 import os
 import textwrap
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -46,25 +47,33 @@ class Folder:
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
             raise ValueError(f"--out={path} cannot be written to.")
 
-    def _place(self, name: str) -> Path:
+    @contextmanager
+    def _place(self, name: str) -> Iterator[Path]:
+        """Where to write a file. Once the first is there, what an earlier run left goes: half of each is neither."""
         self.path.mkdir(parents=True, exist_ok=True)
+        yield self.path / name
+        for other in self.names if not self.written else ():
+            if other != name:
+                (self.path / other).unlink(missing_ok=True)
         self.written.append(name)
-        return self.path / name
 
     def text(self, name: str, text: str) -> None:
-        replace_text(self._place(name), text)
+        with self._place(name) as path:
+            replace_text(path, text)
 
     def json(self, name: str, plain: dict[str, Any]) -> None:
         self.text(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
     def labels(self, table: Table, labels: np.ndarray, form: str) -> None:
         """labels.csv, with the names or numbers of the rows, or labels.npy."""
-        keep_labels(self._place(LABELS[form]), table, labels)
+        with self._place(LABELS[form]) as path:
+            keep_labels(path, table, labels)
 
     def model(self, model: Any, recipe: Recipe) -> None:
         """model.npz, with the recipe that makes its points."""
         recipe.attach(model)
-        model.save(self._place(MODEL))
+        with self._place(MODEL) as path:
+            model.save(path)
 
     def centers(self, recipe: Recipe, centers: np.ndarray, sizes: np.ndarray) -> None:
         """centres.csv in the units of the table; where these were scaled, also centres-scaled.csv."""
@@ -74,11 +83,8 @@ class Folder:
                 rows = ([i, size, *row] for i, (size, row) in enumerate(zip(sizes, values.tolist(), strict=True)))
                 self.text(name, csv_text(names, rows))
 
-    def finish(self) -> str:
-        """Take away what an earlier run left and this one did not write; a sentence about what is there now."""
-        for name in self.names:
-            if name not in self.written:
-                (self.path / name).unlink(missing_ok=True)
+    def told(self) -> str:
+        """A sentence about what is there now."""
         return textwrap.fill(f"Written to {self.path}{os.sep}: {', '.join(self.written)}", 80, break_long_words=False)
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from gputabu.files import aside_of
 
 
 def temporary(shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
@@ -26,8 +29,35 @@ def temporary(shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
     return array
 
 
-def labels_file(labels_out: object, n_samples: int) -> np.ndarray | None:
-    """The array of N integers that labels are to be written to: the one given, or a new .npy file of that name."""
+class LabelsFile:
+    """A new .npy file of N integers, under another name until it is complete, and gone if it never is."""
+
+    def __init__(self, path: Path, n_samples: int) -> None:
+        if path.exists() and not path.is_file():
+            raise OSError("it is not a regular file")
+        self.path = path.resolve()  # a link stays one
+        aside = aside_of(self.path)
+        self._discard = weakref.finalize(self, aside.unlink, missing_ok=True)
+        try:
+            self.array = np.lib.format.open_memmap(aside, "w+", np.int32, (n_samples,))
+            with aside.open("r+b") as file:
+                _reserve(file, aside.stat().st_size)
+        except OSError:
+            self._discard()
+            raise
+        self.aside = aside
+
+    def complete(self, labels: Any) -> np.ndarray:
+        """Write the labels, and give the file its name."""
+        self.array[...] = labels
+        self.array.flush()
+        self.aside.replace(self.path)
+        self._discard.detach()
+        return np.load(self.path, mmap_mode="r+")
+
+
+def labels_file(labels_out: object, n_samples: int) -> np.ndarray | LabelsFile | None:
+    """Where N labels are to be written to: the array given, or a new .npy file of that name, with room for them."""
     if labels_out is None:
         return None
     if isinstance(labels_out, np.ndarray):
@@ -39,18 +69,17 @@ def labels_file(labels_out: object, n_samples: int) -> np.ndarray | None:
     if not isinstance(labels_out, str | os.PathLike) or Path(labels_out).suffix != ".npy":
         raise ValueError(f"labels_out={labels_out!r} must be an array, or a path that ends in .npy.")
     try:
-        array = np.lib.format.open_memmap(labels_out, "w+", np.int32, (n_samples,))
-        with open(labels_out, "r+b") as file:
-            _reserve(file, Path(labels_out).stat().st_size)
+        return LabelsFile(Path(labels_out), n_samples)
     except OSError as error:
         raise ValueError(f"labels_out={str(labels_out)!r} cannot be written: {error.strerror or error}.") from None
-    return array
 
 
-def written(labels: Any, to: np.ndarray | None) -> Any:
+def written(labels: Any, to: np.ndarray | LabelsFile | None) -> Any:
     """The labels, in `to` if that is somewhere."""
     if to is None:
         return labels
+    if isinstance(to, LabelsFile):
+        return to.complete(labels)
     to[...] = labels
     if isinstance(to, np.memmap):
         to.flush()

@@ -14,11 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from gputabu.caching import cached_property
 from gputabu.sources import Source, checked, is_source
 from gputabu.validation import SMALLEST, check_int, check_matrix, check_weights
 

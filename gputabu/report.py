@@ -13,7 +13,7 @@ import numpy as np
 
 import gputabu
 from gputabu import plotting
-from gputabu.account import Account
+from gputabu.account import Account, printable
 from gputabu.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
 from gputabu.outcomes import machine
 from gputabu.plotting.comparison import NAMES
@@ -146,7 +146,7 @@ def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:
 def _clusters_drawn(account: Account, ax: Axes) -> None:
     plotting.clusters(account.points, account.model, ax)
     if account.points.shape[1] <= 2:  # axes are columns, whose names may have what looks like a formula
-        names = [name.replace("$", r"\$") for name in account.table.names]
+        names = [printable(name).replace("$", r"\$") for name in account.table.names]
         scaled = f" ({account.recipe.scale})" if account.recipe.scale else ""
         ax.set_xlabel(names[0] + scaled)
         ax.set_ylabel(names[1] + scaled if len(names) > 1 else "")

@@ -12,12 +12,12 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from gputabu.files import DAMAGE, reason
 from gputabu.validation import check_finite, check_int, check_shape, float_for, widen
 
 #: Bytes of a chunk, unless told otherwise. A few are held at a time: one read ahead, one per thread at work.
@@ -91,10 +91,10 @@ class Sliced(Source):
         self.stamp = self._stamp()
 
     def read(self, first: int, last: int | None) -> Iterator[np.ndarray]:
-        self._check_unchanged()
         assert last is not None
         for a in range(first, last, self.chunk_rows):
-            piece = self.array[a : min(a + self.chunk_rows, last)]
+            self._check_unchanged()
+            piece = self._some(a, min(a + self.chunk_rows, last))
             if self.map is not None:
                 _fetch(self.map, piece)
             yield np.asarray(piece)
@@ -109,10 +109,16 @@ class Sliced(Source):
             here = chunk == c
             mine = wanted[here]
             if len(mine) <= FEW_ROWS:
-                found[here] = np.concatenate([self.array[i : i + 1] for i in mine.tolist()])
+                found[here] = np.concatenate([self._some(i, i + 1) for i in mine.tolist()])
             else:
-                found[here] = np.asarray(self.array[c * rows : (c + 1) * rows])[mine - c * rows]
+                found[here] = np.asarray(self._some(c * rows, (c + 1) * rows))[mine - c * rows]
         return found
+
+    def _some(self, first: int, last: int) -> Any:
+        try:
+            return self.array[first:last]
+        except DAMAGE as error:
+            raise _unreadable(self.path, error) from None
 
     def _check_unchanged(self) -> None:
         if self._stamp() != self.stamp:  # beyond the end of a file that was cut, a read would end the process
@@ -276,40 +282,61 @@ def _at(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
         raise ValueError(f"X='{path}' must be an array or a file whose name ends in {', '.join(SUFFIXES)}.")
     try:
         if path.suffix == ".npy":
-            return Sliced(_mapped(path), chunk_bytes, path)
+            return Sliced(_opened(np.lib.format.open_memmap, path, mode="r"), chunk_bytes, path)
         if not path.exists():
             raise FileNotFoundError(2, "No such file or directory")
         if path.suffix == ".zarr":
             import zarr
 
-            return Sliced(zarr.open_array(path, mode="r"), chunk_bytes)
+            return Sliced(_opened(zarr.open_array, path, mode="r"), chunk_bytes, path)
         from pyarrow.dataset import dataset
 
-        return Streamed(_batches(dataset(path), chunk_bytes, columns), chunk_bytes)
+        return Streamed(_batches(_opened(dataset, path), chunk_bytes, columns, path), chunk_bytes)
     except OSError as error:
-        raise ValueError(f"X='{path}' cannot be read: {error.strerror or error}.") from None
+        raise _unreadable(path, error) from None
     except ImportError as error:
         extra = "zarr" if path.suffix == ".zarr" else "arrow"
         raise ImportError(f"X='{path}' needs {error.name} (pip install 'gputabu[{extra}]').") from None
 
 
-def _mapped(path: Path) -> np.ndarray:
+def _opened(open: Callable[..., Any], path: Path, **options: Any) -> Any:
+    """What a library makes of a file, or a sentence about it."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:  # such as a file that was cut
-        raise ValueError(f"X='{path}' cannot be read: {error}.") from None
+        return open(path, **options)
+    except ImportError:
+        raise
+    except Exception as error:  # damaged files make libraries raise whatever comes
+        raise _unreadable(path, error) from None
 
 
-def _batches(dataset: Any, chunk_bytes: int, columns: Sequence[str] | None) -> Callable[[], Iterator[np.ndarray]]:
+def _unreadable(path: Path | None, error: BaseException) -> ValueError:
+    return ValueError(f"X{'' if path is None else f'={str(path)!r}'} cannot be read: {reason(error)}.")
+
+
+def _batches(
+    dataset: Any, chunk_bytes: int, columns: Sequence[str] | None, path: Path | None = None
+) -> Callable[[], Iterator[np.ndarray]]:
     """A function that yields the rows of an Arrow dataset; null is NaN."""
+    from pyarrow import ArrowException
+
+    damage = (ArrowException, *DAMAGE)
     names = list(dataset.schema.names if columns is None else columns)
-    types = [np.dtype(dataset.schema.field(name).type.to_pandas_dtype()) for name in names]
-    dtype = np.result_type(*(float_for(kind) if kind.kind in "fiub" else kind for kind in types))
+    try:
+        types = [np.dtype(dataset.schema.field(name).type.to_pandas_dtype()) for name in names]
+        dtype = np.result_type(*(float_for(kind) if kind.kind in "fiub" else kind for kind in types))
+    except damage as error:
+        raise _unreadable(path, error) from None
     rows = max(1, chunk_bytes // (dtype.itemsize * len(names)))
 
+    def batches() -> Iterator[Any]:
+        yield dataset.schema.empty_table().select(names)  # so that there is one at least
+        try:
+            yield from dataset.to_batches(columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1)
+        except damage as error:
+            raise _unreadable(path, error) from None
+
     def read() -> Iterator[np.ndarray]:
-        batches = dataset.to_batches(columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1)
-        for batch in chain([dataset.schema.empty_table().select(names)], batches):  # so that there is one at least
+        for batch in batches():
             table = np.empty((batch.num_rows, len(names)), dtype)
             for j, column in enumerate(batch.columns):
                 values = column.to_numpy(zero_copy_only=False) if batch.num_rows else np.empty(0)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-#: How many names a message lists.
-LISTED = 12
+#: How many names a message lists, and how many characters of each.
+LISTED, LONG = 12, 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,15 @@ def numbered(n: int) -> tuple[str, ...]:
     return tuple(str(i + 1) for i in range(n))
 
 
+def brief(name: str) -> str:
+    """A name for a message: on one line, and its beginning where it is long."""
+    line = " ".join(name.split())
+    return line if len(line) <= LONG else f"{line[:LONG]}…"
+
+
 def listed(names: Sequence[str]) -> str:
     """Names for a message, the first of them where there are many."""
-    shown = ", ".join(name or f"(column {i + 1})" for i, name in enumerate(names[:LISTED]))
+    shown = ", ".join(brief(name) or f"(column {i + 1})" for i, name in enumerate(names[:LISTED]))
     return shown + (f", … ({len(names)} in all)" if len(names) > LISTED else "")
 
 
@@ -97,9 +103,9 @@ def _position(part: str, names: Sequence[str], source: str, option: str) -> int:
 
 def _exact(name: str, names: Sequence[str], source: str) -> int:
     if name not in names:
-        raise ValueError(f"{source} has no column {name!r}; it has {listed(names)}.")
+        raise ValueError(f"{source} has no column {brief(name)!r}; it has {listed(names)}.")
     if names.count(name) > 1:
-        raise ValueError(f"{source} has {names.count(name)} columns {name!r}; their names must differ.")
+        raise ValueError(f"{source} has {names.count(name)} columns {brief(name)!r}; their names must differ.")
     return names.index(name)
 
 

@@ -10,6 +10,8 @@ import numpy as np
 
 #: Weighted squares of numbers beyond these leave the range of float64.
 LARGEST, SMALLEST = 1e100, 1e-100
+#: Points that sums of limbs have room for.
+MOST = 2**35
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
@@ -89,6 +91,8 @@ def check_shape(shape: tuple[int, ...], name: str = "X") -> None:
     """Raise unless there is at least one point with one feature."""
     if len(shape) != 2 or 0 in shape:
         raise ValueError(f"{name} has shape {shape} and must be (n_samples, n_features), both >= 1.")
+    if shape[0] > MOST:
+        raise ValueError(f"{name} has {shape[0]} rows; there may be at most 2^35, beyond which sums would overflow.")
 
 
 def check_finite(array: np.ndarray, name: str, first: int | None = None) -> None:

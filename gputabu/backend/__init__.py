@@ -14,7 +14,7 @@ import numpy as np
 from gputabu.backend.arrays import maker, on_gpu, opened
 from gputabu.backend.numpy_ops import NumpyOps
 from gputabu.backend.ops import Ops
-from gputabu.mapped import written
+from gputabu.mapped import LabelsFile, written
 from gputabu.points import Points
 from gputabu.results import Clustering
 from gputabu.validation import check_choice, check_int
@@ -76,7 +76,7 @@ def admit(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None
     return replace(points, maker=maker(X))
 
 
-def home(found: Clustering, points: Points, labels_out: np.ndarray | None = None) -> Clustering:
+def home(found: Clustering, points: Points, labels_out: np.ndarray | LabelsFile | None = None) -> Clustering:
     """The one door out: labels and centres as the kind of array that came in; labels where they are to be."""
     labels = returned(found.labels, points) if labels_out is None else written(found.labels, labels_out)
     return replace(found, labels=labels, centers=returned(found.centers, points))

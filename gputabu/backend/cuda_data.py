@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any, Self, TypeVar
 
 import cupy
@@ -13,6 +12,7 @@ import numpy as np
 from gputabu.backend import kernels
 from gputabu.backend.device_points import DevicePoints
 from gputabu.backend.exact import Exact
+from gputabu.caching import cached_property
 from gputabu.points import LIMB, Bounds, Grid, Points, Totals, power
 
 THREADS = 256

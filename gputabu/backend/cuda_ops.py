@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any
 
 import cupy
@@ -18,6 +17,7 @@ from gputabu.backend.device_trials import DeviceTrials
 from gputabu.backend.exact import FAR, Seen
 from gputabu.backend.ops import Assigned, Explored, Lot, Orders, Tried
 from gputabu.backend.reductions import NOBODY
+from gputabu.caching import cached_property
 from gputabu.points import LIMB, power
 
 #: Coordinates up to which a point is held in registers.

@@ -91,7 +91,10 @@ class DevicePoints:
         else:
             return False
         self.buffers = []
-        self._make_buffers(max(LEAST_ROWS, rows))
+        try:
+            self._make_buffers(max(LEAST_ROWS, rows))
+        except cupy.cuda.memory.OutOfMemoryError:
+            return False
         return True
 
     def __iter__(self) -> Iterator[DeviceChunk]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from gputabu.backend.ops import (
     Settled,
     Surveyed,
 )
+from gputabu.caching import cached_property
 from gputabu.mapped import temporary
 from gputabu.points import Bounds, Grid, Points, check_span, from_limbs, spread_exponent
 from gputabu.validation import check_range

@@ -70,7 +70,11 @@ def options(real: np.dtype, defines: tuple[tuple[str, int], ...]) -> tuple[str, 
 def _function(device: int, file: str, name: str, real: np.dtype, defines: tuple[tuple[str, int], ...]) -> Any:
     log.info("compiling %s for %s (kept by CuPy for the next time)", file, real)
     module = cupy.RawModule(code=source(file), options=options(real, defines))
-    return module.get_function(name)
+    try:
+        return module.get_function(name)
+    except cupy.cuda.compiler.CompileException as error:  # its message is as long as the source
+        first = next((line for line in str(error).splitlines() if "error" in line), "the compiler does not say why")
+        raise RuntimeError(f"backend='cuda': {file} cannot be compiled: {first.strip()}.") from error
 
 
 def launch(

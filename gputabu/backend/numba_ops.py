@@ -7,7 +7,6 @@ none of its threading layers is started, and a fork is as safe as with NumPy. Wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,6 +32,7 @@ from gputabu.backend.ops import (
 from gputabu.backend.reductions import Least
 from gputabu.backend.seeding_ops import integers
 from gputabu.backend.workers import thread_count
+from gputabu.caching import cached_property
 from gputabu.points import LIMB, Block, Grid, Points, Span, Totals, power
 from gputabu.reporting import log
 

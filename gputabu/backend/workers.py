@@ -55,10 +55,12 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
-        _BLAS.release()
+        try:
+            if self._pool is not None:
+                self._pool.shutdown()
+                self._pool = None
+        finally:  # Ctrl-C may come here too
+            _BLAS.release()
 
     def map(self, run: Callable[[Iterable[Task]], Part], tasks: Iterable[Task]) -> list[Part]:
         """Deal the tasks to the threads; `run` gets an iterator over tasks and returns their merged part."""
@@ -102,6 +104,17 @@ class _Blas:
         self.lock = threading.Lock()
         self.holders = 0
         self.limit: Any = None
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(
+                before=self.lock.acquire, after_in_parent=self.lock.release, after_in_child=self._begin_again
+            )
+
+    def _begin_again(self) -> None:
+        """In a process that was forked: the fits that hold BLAS are those of the other."""
+        if self.limit is not None:
+            self.limit.__exit__(None, None, None)
+        self.holders, self.limit = 0, None
+        self.lock.release()
 
     def hold(self) -> None:
         with self.lock:

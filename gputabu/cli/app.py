@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import shlex
+import signal
 import sys
+import threading
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -12,6 +17,7 @@ from typer.core import TyperCommand
 
 import gputabu
 from gputabu import BackendUnavailable
+from gputabu.interrupts import Termination
 
 app = typer.Typer(
     pretty_exceptions_enable=False,
@@ -34,19 +40,36 @@ class Command(TyperCommand):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), terminable() as termination:
             warnings.showwarning = lambda message, *_, **__: tell(ctx, f"warning: {message}")
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
-                code = fail(ctx, "interrupted.", 130)
-            except (typer.Exit, BrokenPipeError):  # the latter: whoever reads has had enough
+                code = fail(ctx, "interrupted.", 143 if termination.received else 130)
+            except typer.Exit as end:
+                code = 143 if end.exit_code == 130 and termination.received else end.exit_code
+            except BrokenPipeError:  # whoever reads has had enough
                 raise
             except WRONG as error:
                 code = fail(ctx, sentence(error), 2)
             except Exception as error:
                 code = fail(ctx, sentence(error), 1)
         raise typer.Exit(code)
+
+
+@contextmanager
+def terminable() -> Iterator[Termination]:
+    """While this is open, SIGTERM, by which containers and batch systems end a program, is as Ctrl-C."""
+    termination = Termination()
+    mine = threading.current_thread() is threading.main_thread()
+    mine = mine and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if mine:
+        signal.signal(signal.SIGTERM, termination)
+    try:
+        yield termination
+    finally:
+        if mine:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def command(ctx: Any) -> str:
@@ -95,11 +118,13 @@ def commands(
     gputabu predict found new.csv              label other rows by it
     gputabu select-k data.csv --ks 2:12        how many clusters?
 
-    Exit codes: 0 it worked; 1 the work failed; 2 an option or a file is not what it must be; 130 after Ctrl-C,
-    with the best found so far.
+    Exit codes: 0 it worked; 1 the work failed; 2 an option or a file is not what it must be; 130 after Ctrl-C and
+    143 after SIGTERM, with the best found so far.
     """
 
 
 def main() -> None:
     """Entry point of the command `gputabu`."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # names of files need not be text
     app(prog_name="gputabu" if sys.argv[0].endswith("__main__.py") else None)

@@ -94,7 +94,7 @@ def fit(
 
     Prints what was found. With --out it also writes labels.csv (or .npy), centres.csv, model.npz (for predict),
     result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
-    written; the exit code is then 130.
+    written; the exit code is then 130. So does SIGTERM, with 143.
     """
     given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
     given |= {"target": target, "refine": refine}
@@ -145,4 +145,4 @@ def keep(account: Account, folder: Folder, form: str) -> str:
     folder.model(account.model, account.recipe)
     folder.json("result.json", account.plain())
     folder.text("report.html", fit_page(account))
-    return folder.finish()
+    return folder.told()

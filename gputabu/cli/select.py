@@ -13,12 +13,15 @@ import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, tell
 from gputabu.criteria import LARGEST_IS_BEST
+from gputabu.files import replacing
 from gputabu.folder import LABELS, Folder, csv_text
 from gputabu.recipe import Recipe
 from gputabu.report import selection_page
 from gputabu.selection import KSelection
 from gputabu.tables import Selection, Table
+from gputabu.validation import check_choice
 
+PICTURES = (".png", ".pdf", ".svg")
 FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")
 
 
@@ -65,6 +68,8 @@ def select_k(
     and centres of that K, result.json and report.html into that folder. Ctrl-C ends it with the K that are finished;
     the exit code is then 130.
     """
+    if plot is not None:
+        check_choice("--plot ending", plot.suffix, PICTURES)
     folder = None if out is None else Folder(out, FILES, force)
     asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
     common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
@@ -75,7 +80,8 @@ def select_k(
     written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
     typer.echo(json.dumps(plain(found), indent=2) if as_json else "\n\n".join(filter(None, [repr(found), written])))
     if plot is not None:
-        found.plot().figure.savefig(plot)
+        with replacing(plot) as aside:
+            found.plot().figure.savefig(aside)
     if found.interrupted:
         tell(ctx, "interrupted; these K were finished.")
         raise typer.Exit(130)
@@ -105,7 +111,7 @@ def keep(found: KSelection, folder: Folder, table: Table, recipe: Recipe, comman
     about = {"gputabu": gputabu.__version__, "command": command, "file": table.source}
     folder.json("result.json", about | plain(found))
     folder.text("report.html", selection_page(found, table.source, command))
-    return folder.finish()
+    return folder.told()
 
 
 def plain(found: KSelection) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, count
 from types import SimpleNamespace
 from typing import Any, Self
@@ -24,6 +24,7 @@ from distributed import Actor, Client, Future, KilledWorker, wait
 from gputabu.backend.exact import Exact
 from gputabu.backend.ops import Labels, Ops, Pairs
 from gputabu.backend.parted import PartedOps
+from gputabu.caching import cached_property
 from gputabu.dask.held import Held, Kept, Summary, WorkerLost
 from gputabu.points import Points, exponent
 

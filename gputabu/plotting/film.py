@@ -7,12 +7,14 @@ were found in the end, unless the centres on the way are given.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gputabu.files import replace_text, replacing
 from gputabu.plotting import course
 from gputabu.plotting.footage import Footage, iterations
 from gputabu.plotting.style import CENTRES, lacking, legend, looks, mark, titled
@@ -121,11 +123,13 @@ def write(film: FuncAnimation, path: Any, fps: int = 6) -> Path:
     path = Path(path)
     check_int("fps", fps, 1, 50)
     if check_choice("path ending", path.suffix, (".gif", ".html")) == ".gif":
-        film.save(path, writer=PillowWriter(fps=fps))
+        with replacing(path) as aside:
+            film.save(aside, writer=PillowWriter(fps=fps))
         return path
     with rc_context({"animation.embed_limit": 1000}):  # MB; beyond the limit frames would be left out
         page = film.to_jshtml(fps=fps)
-    path.write_text(f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>{path.stem}</title>\n{page}', encoding="utf-8")
+    title = html.escape(path.stem)
+    replace_text(path, f'<!DOCTYPE html>\n<meta charset="utf-8">\n<title>{title}</title>\n{page}')
     return path
 
 

@@ -1,0 +1,158 @@
+"""Try to break it, for half an hour, and write docs/reliability.md about it: `make trust`.
+
+Every file of tests below runs by itself, with GPUTABU_EFFORT times its trials. What they count (`tally.tried`) is
+added up and kept in .trust.json, so that some can be run again (`--only faults`) and the page has all. Where
+coverage.json (of `coverage json`) and tests/mutants.json are there, the page has them too; the latter is
+
+    {module: {"mutants": 120, "killed": 118, "survivors": [{"line": 17, "change": "< to <=", "why": "..."}]}}
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent
+STATE, PAGE = ROOT / ".trust.json", ROOT / "docs" / "reliability.md"
+#: What runs, as files of tests, and what the page calls it.
+PARTS = {
+    "properties": "Properties: what must hold for any data",
+    "traps": "Traps that other packages fell into",
+    "numerics": "Numbers at their limits",
+    "faults": "Faults: the device, the disk, signals",
+    "untrusted": "Files from anywhere",
+    "together": "Many fits at once",
+    "endurance": "Long runs",
+    "checkpoints": "Fits that are killed and continued",
+    "dask": "Workers that are killed",
+}
+CHOSEN = {"dask": ["-k", "killed"]}
+INTRODUCTION = """\
+# Reliability
+
+What was tried in order to break gputabu, how often, and what came of it. `make trust` writes this page; `make
+test` makes the same trials in smaller numbers at every change. Every trial ends in one of these: the same bits,
+the best found so far, or a clear error. Nothing here ran on a GPU: the CUDA backend is executed on the CPU, with
+every access to memory checked.
+"""
+LIMITS = """\
+## What is not promised
+
+- A `.npy` file that is cut short while a fit works on a chunk of it ends the process (SIGBUS), as with any memory
+  map. No file is left half-written. A change that is there before a chunk is begun is an error in a sentence.
+- SIGTERM ends a Python program at once unless it has a handler; commands of `gputabu` have one. SIGKILL may leave
+  a file whose name begins with a dot beside the one that was being written, and never half of that one.
+- Text that is compressed, Parquet and compressed `.npz` files need memory for what they hold, which can be far
+  more than their size; what lies about its size is refused. Models, `.npy` files and plain text need memory in
+  proportion to theirs.
+- Trials at random moments show what is likely, not what is possible.
+"""
+
+
+def run(part: str, effort: int) -> dict:
+    """The trials of one file of tests: counts by row, whether all held, and how long it took."""
+    begun = time.time()
+    with tempfile.TemporaryDirectory() as folder:
+        environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder, "GPUTABU_TRIALS": "1"}
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"test_{part}.py")]
+        code = subprocess.run([*command, *CHOSEN.get(part, [])], cwd=ROOT, env=environment).returncode
+        counts: Counter[str] = Counter()
+        for path in sorted(Path(folder).iterdir()):
+            counts.update(json.loads(path.read_text()))
+    told = {"rows": dict(counts), "held": code == 0, "seconds": time.time() - begun, "effort": effort}
+    return told | {"date": time.strftime("%Y-%m-%d", time.gmtime())}
+
+
+def page(parts: dict[str, dict]) -> str:
+    """The page about what was tried."""
+    found = tomllib.loads((HERE / "found.toml").read_text())
+    tried = {row for told in parts.values() for row in told["rows"]}
+    if strange := sorted(found.keys() - tried):
+        print("found.toml has rows that nothing was tried for:", *strange, sep="\n  ", file=sys.stderr)
+    sections = [INTRODUCTION, f"{versions(parts)}\n"]
+    for part, title in PARTS.items():
+        if part in parts:
+            sections += [f"## {title}\n", table(parts[part], found)]
+    return "\n".join([*sections, *covered(ROOT / "coverage.json"), *mutated(HERE / "mutants.json"), LIMITS])
+
+
+def versions(parts: dict[str, dict]) -> str:
+    import gputabu
+
+    numba = "numba" if find_spec("numba") else "without numba"
+    dates = sorted({told["date"] for told in parts.values()})
+    minutes = sum(told["seconds"] for told in parts.values()) / 60
+    return (
+        f"gputabu {gputabu.__version__}, {' to '.join(dict.fromkeys([dates[0], dates[-1]]))}, {minutes:.0f} minutes; "
+        f"backends NumPy, {numba}, CUDA on the CPU; {platform.system()} {platform.machine()}, Python "
+        f"{platform.python_version()}."
+    )
+
+
+def table(told: dict, found: dict[str, str]) -> str:
+    lines = ["| tried | times | held | found and fixed |", "|---|---|---|---|"]
+    held = "yes" if told["held"] else "**no**"
+    for row, times in sorted(told["rows"].items()):
+        lines.append(f"| {row} | {times:,} | {held} | {found.get(row, '–')} |")
+    return "\n".join(lines) + "\n"
+
+
+def covered(path: Path) -> list[str]:
+    """What share of the lines the tests run, where that was measured."""
+    if not path.exists():
+        return []
+    told = json.loads(path.read_text())
+    files = {name: file["summary"]["percent_covered"] for name, file in told["files"].items()}
+    least = sorted(files.items(), key=lambda item: item[1])[:8]
+    lines = [f"| `{name}` | {share:.1f} % |" for name, share in least]
+    head = (
+        f"The tests run {told['totals']['percent_covered']:.1f} % of the package. The files with the smallest share:\n"
+    )
+    return ["## Coverage\n", head, "\n".join(["| file | covered |", "|---|---|", *lines]) + "\n"]
+
+
+def mutated(path: Path) -> list[str]:
+    """How many small changes of the code the tests notice, where that was measured."""
+    if not path.exists():
+        return []
+    told = json.loads(path.read_text())
+    lines = [f"| `{name}` | {each['mutants']} | {each['killed']} |" for name, each in told.items()]
+    left = [
+        f"- `{name}`, line {one['line']}: {one['change']}. {one['why']}"
+        for name, each in told.items()
+        for one in each["survivors"]
+    ]
+    head = "Small changes of the code (mutants), and how many of them the tests noticed.\n"
+    rows = "\n".join(["| module | mutants | noticed |", "|---|---|---|", *lines]) + "\n"
+    return ["## Mutants\n", head, rows, *(["Those that were not noticed:\n", "\n".join(left) + "\n"] if left else [])]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--effort", type=int, default=20, help="how many times the trials of `make test`")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS), help="run these; none: write the page")
+    options = parser.parse_args()
+    parts = json.loads(STATE.read_text()) if STATE.exists() else {}
+    for part in options.only:
+        if (HERE / f"test_{part}.py").exists():
+            parts[part] = run(part, options.effort)
+            STATE.write_text(json.dumps(parts, indent=1))
+    PAGE.write_text(page(parts), encoding="utf-8")
+    broken = [part for part in options.only if part in parts and not parts[part]["held"]]
+    print("All held." if not broken else f"Did not hold: {', '.join(broken)}.", f"See {PAGE.relative_to(ROOT)}.")
+    return len(broken)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
