@@ -84,7 +84,8 @@ def run(
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
     checkpoint : path, optional
-        A file to keep the state of the search in. Where there is one, the search goes on from it.
+        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
+        it, with the bits of one that was never stopped; it must be of the same points and parameters.
     progress : bool
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional

@@ -17,7 +17,7 @@ from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.dask.held import chunk_of, points_of, weights_of
 from gputabu.dask.partitions import Partitions, as_array, client_of, with_sizes
 from gputabu.dask.remote import RemotePoints, awaited, ready
-from gputabu.estimators import _Clusterer, seed_of
+from gputabu.estimators import _Clusterer
 from gputabu.fit_tasks import fit_tasks, with_callbacks
 from gputabu.points import Points
 from gputabu.reporting import shown
@@ -62,7 +62,8 @@ class _Distributed(_Clusterer):
         """Find the clusters of `X`.
 
         Parameters are looked at first, then every partition, on its worker, and only then does the search begin. If a
-        worker is lost on the way, the search begins again on those that are left, with the same result.
+        worker is lost on the way, the search begins again on those that are left, with the same result; with a
+        `checkpoint`, which is written by the client, it goes on from there.
 
         Parameters
         ----------
@@ -80,7 +81,7 @@ class _Distributed(_Clusterer):
         array = self._opened(X, reset=True)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
-        k, seed = check_int("n_clusters", self.n_clusters, 1), seed_of(self.random_state)
+        k, seed = check_int("n_clusters", self.n_clusters, 1), self._seed()
         self._check(array, k, restarts, seed)
         steps = self.max_iter * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
@@ -198,12 +199,17 @@ class _Distributed(_Clusterer):
         n = MANY if np.isnan(array.shape[0]) else array.shape[0]
         points = _Unread((np.broadcast_to(np.float32(0), (n, array.shape[1])),))
         seeding.starts(SimpleNamespace(points=points), self.init, k, seed)
-        if self.spread == "restarts" and (self.callback is not None or self.progress):
-            raise ValueError("callback and progress cannot go with spread='restarts', where nobody sees all of them.")
+        if self.spread == "restarts" and self._watched(self.callback):
+            what = "callback, progress and checkpoint"
+            raise ValueError(f"{what} cannot go with spread='restarts', where nobody sees all of them.")
         try:
             self._search(points, k, restarts, seed, self.callback)
         except _Checked:
             return
+
+    def _watched(self, callback: Callback | None) -> bool:
+        """Whether somebody wants to see all restarts."""
+        return callback is not None or self.progress or self.checkpoint is not None
 
     def _spread(
         self, data: Partitions, points: RemotePoints, k: int, restarts: int, seed: int, callback: Callback | None
@@ -212,7 +218,7 @@ class _Distributed(_Clusterer):
         client = data.client
         workers = sorted(client.nthreads())
         small = points.n * points.d * points.dtype.itemsize <= COPIED
-        watched = callback is not None or self.progress
+        watched = self._watched(callback)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
             return self._search(points, k, restarts, seed, callback)
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
@@ -285,7 +291,7 @@ class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
         What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
         "restarts": all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is
         "restarts" where `X` has at most 256 MiB, there are at least as many restarts as workers, and nobody watches by
-        `progress` or `callback`. The result is the same.
+        `progress`, `callback` or `checkpoint`. The result is the same.
     **parameters
         As for `gputabu.TabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
 
