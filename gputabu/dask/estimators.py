@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Self
 
+import dask
 import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -15,14 +16,14 @@ import gputabu.estimators
 from gputabu import runs, seeding
 from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.dask.held import chunk_of, points_of, weights_of
-from gputabu.dask.partitions import Partitions, as_array, client_of, with_sizes
+from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
 from gputabu.dask.remote import RemotePoints, awaited, ready
 from gputabu.estimators import _Clusterer
 from gputabu.fit_tasks import fit_tasks, with_callbacks
-from gputabu.points import Points
+from gputabu.points import Bounds, Grid, Points, from_limbs
 from gputabu.reporting import shown
 from gputabu.results import Clustering
-from gputabu.validation import check_choice, check_int
+from gputabu.validation import check_choice, check_heaviest, check_int
 from gputabu.watching import Callback
 
 #: What workers share: the rows of X, or the restarts, each on all of X.
@@ -138,7 +139,7 @@ class _Distributed(_Clusterer):
         found = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
         return self._delivered(found, delayed)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = False) -> Any:
         """Minus J of `X` at the centres found; higher is better. The same bits as in memory.
 
         Parameters
@@ -146,11 +147,15 @@ class _Distributed(_Clusterer):
         X : dask array or data frame of shape (n_samples, n_features)
         y : ignored
         sample_weight : dask array or series, array or scalar, optional
+        delayed : bool, default=False
+            Whether to compute it when somebody asks for it, or now. What is wrong with a partition is said by then.
 
         Returns
         -------
-        score : float
+        score : float, or dask array of shape ()
         """
+        if delayed:
+            return self._delayed_score(self._opened(X, reset=False), sample_weight)
         data = Partitions(client_of(self.client), self._opened(X, reset=False), sample_weight)
 
         def measured(points: RemotePoints) -> float:
@@ -160,8 +165,23 @@ class _Distributed(_Clusterer):
 
         return data.run(measured)
 
+    def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
+        """As `score`: limbs of J, of every partition on the grid of all, are added in integers."""
+        blocks, weights = array.to_delayed().ravel(), None
+        if sample_weight is not None:
+            weights = paired(sample_weight, array).to_delayed()
+        parts = [
+            dask.delayed(_part)(block, weights if weights is None else weights[i], i) for i, block in enumerate(blocks)
+        ]
+        box = dask.delayed(_joined)([dask.delayed(_box)(part, self.backend) for part in parts], self._centers())
+        costs = [dask.delayed(_costs)(part, self._centers(), box, self.backend) for part in parts]
+        return da.from_delayed(dask.delayed(_summed)(costs, box), (), np.float64)
+
     def get_combined_model(self) -> Any:
-        """The fitted model for points in memory: without `labels_`, and with no ties to the cluster.
+        """The fitted model for points in memory, with no ties to the cluster.
+
+        It has no `labels_`: those are as many as the points, and stay with the workers. `labels_.compute()` of this
+        model brings them here.
 
         Returns
         -------
@@ -274,6 +294,40 @@ def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
     points = admit(block)
     with hold(points, backend) as ops:
         return returned(ops.distances(centers), points)
+
+
+def _part(block: Any, weights: Any, number: int) -> Points | None:
+    """A partition that is looked at when it is computed; None for an empty one."""
+    chunk = chunk_of(block, number)
+    known = None if weights is None else weights_of([weights], [chunk])
+    return points_of([chunk], known) if len(chunk) else None
+
+
+def _box(points: Points | None, backend: str) -> Bounds | None:
+    if points is None:
+        return None
+    with hold(points, backend) as ops:
+        return ops.box()  # type: ignore[attr-defined]
+
+
+def _joined(boxes: Sequence[Bounds | None], centers: np.ndarray) -> Bounds:
+    """The box of all points and the centres."""
+    some = Bounds.merge([box for box in boxes if box is not None])
+    check_heaviest(some.weight)
+    return some.joined(centers)
+
+
+def _costs(points: Points | None, centers: np.ndarray, box: Bounds, backend: str) -> np.ndarray:
+    if points is None:
+        return np.zeros((3, 1), np.int64)
+    grid = Grid.around(box, box.low)
+    with hold(points, backend) as ops:
+        ops.agree(box, grid)  # type: ignore[attr-defined]
+        return ops.costs(centers[None], ops.label(centers[None]), grid.cost)  # type: ignore[attr-defined]
+
+
+def _summed(costs: Sequence[np.ndarray], box: Bounds) -> float:
+    return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(box, box.low).cost)[0])
 
 
 class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
