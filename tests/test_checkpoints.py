@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import io
+import multiprocessing
 import os
 import random
 import signal
-import subprocess
-import sys
 import time
 import zipfile
 
+import kept_fits
 import numpy as np
 import pytest
 import tally
@@ -313,54 +313,41 @@ def test_estimators(kind, tmp_path):
         kind(4, max_iter=5, checkpoint=path, random_state=1).fit(X)
 
 
-PROGRAM = """
-import sys, numpy as np
-from gputabu import checkpoints, estimators
-checkpoints.EVERY = 0.0
-name, backend, data, path = sys.argv[1:]
-kinds = {"quantized": (estimators.TabuKMeans, {"n_init": 2}), "K-Means": (estimators.KMeans, {"n_init": 4}),
-         "relocation": (estimators.TabuKMeans, {"neighbourhood": "relocation", "n_init": 2}),
-         "reassignment": (estimators.TabuSearchClustering, {"n_init": 2, "n_trials": 4})}
-kind, settings = kinds[name]
-print("begun", flush=True)
-X = data if backend == "numpy" else np.load(data)
-model = kind(6, max_iter=40, init="random", random_state=5, checkpoint=path, backend=backend, **settings).fit(X)
-trace, indices = model.trace_, getattr(model, "center_indices_", None)
-np.savez(path + ".npz", labels=model.labels_, centers=model.cluster_centers_, inertias=model.inertias_,
-         stop=str(model.stop_), indices=0 if indices is None else indices, current=trace.current, best=trace.best,
-         moves=trace.moves, means=0 if trace.means is None else trace.means)
-"""
+@pytest.fixture(scope="module")
+def processes():
+    """Processes that are forked from one that has imported what they need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["kept_fits"])
+    return context
 
 
 @pytest.mark.numba
-@pytest.mark.parametrize("backend_name", ["numpy", "numba"])
-@pytest.mark.parametrize("name", ["quantized", "relocation", "K-Means", "reassignment"])
-def test_a_killed_process_goes_on(name, backend_name, tmp_path):
-    """SIGKILL at random moments, until a fit comes to its end: on a file, and in memory."""
-    np.save(tmp_path / "X.npy", blobs(3000, 3, 6))
-    chance = random.Random(name + backend_name)
+@pytest.mark.parametrize("compiled", ["numpy", "numba"])
+@pytest.mark.parametrize("name", kept_fits.KINDS)
+def test_a_killed_process_goes_on(name, compiled, processes, tmp_path):
+    """SIGKILL at random moments, then a fit that comes to its end: of a file, and in memory."""
+    np.save(tmp_path / "X.npy", blobs(2000, 3, 6))
+    chance = random.Random(name + compiled)
 
     def begin(path):
-        command = [sys.executable, "-c", PROGRAM, name, backend_name, tmp_path / "X.npy", path]
-        return subprocess.Popen(command, stdout=subprocess.PIPE)
+        process = processes.Process(target=kept_fits.fit, args=(name, compiled, str(tmp_path / "X.npy"), str(path)))
+        process.start()
+        return process
 
-    whole = begin(tmp_path / "whole")
-    assert whole.stdout.readline() == b"begun\n"
     begun = time.perf_counter()
-    whole.communicate()
+    begin(tmp_path / "whole").join()
     took = time.perf_counter() - begun
-    assert whole.returncode == 0
-    for trial in range(tally.trials(1)):
+    with np.load(tmp_path / "whole.npz") as whole:
+        expected = dict(whole)
+    for trial in range(tally.trials(2)):
         path = tmp_path / f"{trial}"
-        for attempt in range(4):
+        for _ in range(3):
             process = begin(path)
-            process.stdout.readline()
-            if attempt < 3:
-                time.sleep(chance.uniform(0, took * 0.7))
-                process.kill()
-            process.communicate()
-        assert process.returncode == 0
-        with np.load(tmp_path / "whole.npz") as expected, np.load(f"{path}.npz") as found:
-            for key in expected:
-                np.testing.assert_array_equal(found[key], expected[key])
+            time.sleep(chance.uniform(0, took))
+            process.kill()
+            process.join()
+        begin(path).join()
+        with np.load(f"{path}.npz") as found:
+            for key, array in expected.items():
+                np.testing.assert_array_equal(found[key], array)
         tally.tried("Fit killed and continued from its checkpoint", 3)

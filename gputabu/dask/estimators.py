@@ -167,12 +167,9 @@ class _Distributed(_Clusterer):
 
     def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
         """As `score`: limbs of J, of every partition on the grid of all, are added in integers."""
-        blocks, weights = array.to_delayed().ravel(), None
-        if sample_weight is not None:
-            weights = paired(sample_weight, array).to_delayed()
-        parts = [
-            dask.delayed(_part)(block, weights if weights is None else weights[i], i) for i, block in enumerate(blocks)
-        ]
+        blocks = array.to_delayed().ravel()
+        weights = [None] * len(blocks) if sample_weight is None else paired(sample_weight, array).to_delayed()
+        parts = [dask.delayed(_part)(block, weights[i], i) for i, block in enumerate(blocks)]
         box = dask.delayed(_joined)([dask.delayed(_box)(part, self.backend) for part in parts], self._centers())
         costs = [dask.delayed(_costs)(part, self._centers(), box, self.backend) for part in parts]
         return da.from_delayed(dask.delayed(_summed)(costs, box), (), np.float64)
