@@ -45,6 +45,7 @@ class _Clusterer(
     max_iter: int
     random_state: Any
     verbose: int
+    checkpoint: Any
     progress: bool
     callback: Callback | None
     backend: str
@@ -88,7 +89,7 @@ class _Clusterer(
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._search(points, k, restarts, seed_of(self.random_state), callback)
+            found = self._search(points, k, restarts, self._seed(), callback)
         self._store(found).labels_ = (
             self._labelled(found.labels, X) if out is None else written(to_numpy(found.labels), out)
         )
@@ -217,6 +218,15 @@ class _Clusterer(
             return 1
         return restarts
 
+    def _seed(self) -> int:
+        seed = seed_of(self.random_state)
+        if self.checkpoint is not None and seed != self.random_state:
+            raise ValueError(
+                f"random_state={self.random_state!r} must be an integer where there is a checkpoint, "
+                "so that the fit can be continued."
+            )
+        return seed
+
     def _store(self, found: Clustering) -> Self:
         k = found.centers.shape[0]
         distinct = _count_distinct(to_numpy(found.labels), k)
@@ -319,6 +329,10 @@ class TabuKMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    checkpoint : path, optional
+        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
+        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
+        integer.
     progress : bool, default=False
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -379,6 +393,7 @@ class TabuKMeans(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
         progress: bool = False,
         callback: Callback | None = None,
     ) -> None:
@@ -397,6 +412,7 @@ class TabuKMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.progress = progress
         self.callback = callback
 
@@ -412,6 +428,7 @@ class TabuKMeans(_Clusterer):
             "target": self.target,
             "backend": self.backend,
             "device": self.device,
+            "checkpoint": self.checkpoint,
             "progress": self.progress,
             "callback": callback,
         }
@@ -458,6 +475,10 @@ class TabuSearchClustering(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    checkpoint : path, optional
+        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
+        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
+        integer.
     progress : bool, default=False
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -510,6 +531,7 @@ class TabuSearchClustering(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
         progress: bool = False,
         callback: Callback | None = None,
     ) -> None:
@@ -525,6 +547,7 @@ class TabuSearchClustering(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.progress = progress
         self.callback = callback
 
@@ -542,6 +565,7 @@ class TabuSearchClustering(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            checkpoint=self.checkpoint,
             progress=self.progress,
             callback=callback,
         )
@@ -580,6 +604,10 @@ class KMeans(_Clusterer):
     random_state : int, RandomState or None, default=None
     verbose : int, default=0
         1 logs the course of the fit, 2 every iteration.
+    checkpoint : path, optional
+        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
+        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
+        integer.
     progress : bool, default=False
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -625,6 +653,7 @@ class KMeans(_Clusterer):
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
+        checkpoint: Any = None,
         progress: bool = False,
         callback: Callback | None = None,
     ) -> None:
@@ -638,6 +667,7 @@ class KMeans(_Clusterer):
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
+        self.checkpoint = checkpoint
         self.progress = progress
         self.callback = callback
 
@@ -653,6 +683,7 @@ class KMeans(_Clusterer):
             seed=seed,
             backend=self.backend,
             device=self.device,
+            checkpoint=self.checkpoint,
             progress=self.progress,
             callback=callback,
         )

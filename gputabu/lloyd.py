@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,12 +15,13 @@ from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.ops import Descended, Descending, Labels, Ops
 from gputabu.backend.reductions import quantize
+from gputabu.checkpoints import Stage
 from gputabu.ledgers import Ledger
 from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
-from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.runs import Course, Finished, announce, gather, identify, restart_numbers
 from gputabu.validation import check_int, check_n_clusters, check_optional, check_real
 from gputabu.watching import Callback, Watch
 
@@ -27,8 +31,7 @@ REFINE_ITER = 10_000
 REFINEMENTS = ("hartigan",)
 
 
-@dataclass(frozen=True, slots=True)
-class Descent:
+class Descent(NamedTuple):
     """Where R descents ended."""
 
     centers: np.ndarray  # (R, K, d) float64
@@ -51,6 +54,7 @@ def run(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    checkpoint: object = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Clustering:
@@ -79,6 +83,9 @@ def run(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    checkpoint : path, optional
+        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
+        it, with the bits of one that was never stopped; it must be of the same points and parameters.
     progress : bool
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -103,7 +110,7 @@ def run(
     >>> stuck.inertia, better.inertia
     (2.0, 0.5)
     """
-    watch = Watch(callback, progress)
+    watch = Watch(callback, progress, checkpoint=checkpoint)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
@@ -111,31 +118,39 @@ def run(
     check_optional("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
-    finished: list[Finished] = []
     with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter)):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed, trials)
-        for batch in watch.through(tabu.batches(numbers, points.n)):
-            found = descend(ops, start.centers(batch), max_iter, tol, watch, traced=True)
-            found = replace(found, centers=further(ops, found.centers, refine, watch))
-            finished.append(finish(ops, found, batch))
-            report(finished[-1], watch)
-        return home(choose(finished, ops.name, watch.halted), points, out)
+        identify(watch, ops, {
+            "search": "lloyd", "n_clusters": k, "init": start.name, "restarts": numbers, "max_iter": max_iter,
+            "tol": tol, "trials": trials, "refine": refine, "seed": seed,
+        })  # fmt: skip
+
+        def work(batch: Sequence[int]) -> Finished:
+            centers = watch.stage("seeds", lambda stage: start.centers(batch, stage))
+            found = Descent(*watch.stage("search", lambda its: descend(ops, centers, max_iter, tol, watch, True, its)))
+            return finish(ops, found._replace(centers=further(ops, found.centers, refine, watch)), batch)
+
+        return home(gather(ops, watch, tabu.batches(numbers, points.n), work), points, out)
 
 
 def refined(ops: Ops, centers: np.ndarray, refine: str, watch: Watch) -> np.ndarray:
     """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
     rounds = 1 if watch.hurried() or refine == "centroid" else REFINE_ITER
     watch.enter("refine", rounds)
-    return further(ops, descend(ops, centers, rounds, watch=watch).centers, refine, watch)
+    found = watch.stage("refine", lambda stage: descend(ops, centers, rounds, watch=watch, stage=stage).centers)
+    return further(ops, found, refine, watch)
 
 
 def further(ops: Ops, centers: np.ndarray, refine: str | None, watch: Watch) -> np.ndarray:
-    """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for."""
+    """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for.
+
+    Between them labels follow from nothing smaller: what was left on the way is begun again.
+    """
     if refine != "hartigan" or watch.hurried():
         return centers
     watch.enter("refine", hartigan.ROUNDS)
-    return hartigan.improve(ops, centers, watch).centers
+    return watch.stage("moves", lambda _: hartigan.improve(ops, centers, watch).centers)
 
 
 def descend(
@@ -145,21 +160,27 @@ def descend(
     tol: float = 0.0,
     watch: Watch | None = None,
     traced: bool = False,
+    stage: Stage | None = None,
 ) -> Descent:
     """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
+    stage = Stage() if stage is None else stage
     r, k, d = centers.shape
     allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
     watch = Watch() if watch is None else watch
     own = None if watch.each else ops.descend(centers, Descending(max_iter, allowed, traced, watch))
     if own is not None:
         return Descent(own.centers, [stop or watch.early for stop in own.stop], _trace(own))
-    ended, stops = centers.copy(), [Stop.MAX_ITER] * r
-    course = Course(r)
-    active = np.arange(r)
-    passed: set[tuple[int, int]] = set()
-    labels = ops.blank(r)
+    passed: dict[tuple[int, int], None] = {}  # in order
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    for iteration in range(max_iter):
+    if (left := stage.state) is None:
+        first, ended, stops, course = 0, centers.copy(), [Stop.MAX_ITER] * r, Course(r)
+        active, labels = np.arange(r), ops.blank(r)
+    else:
+        first, ended, stops, course = left["made"], left["ended"], left["stops"], Course.resumed(left["trace"])
+        active, centers, passed = left["active"], left["centers"], dict.fromkeys(map(tuple, left["passed"].tolist()))
+        labels = ops.blank(len(active))
+        totals = totals[active] + ops.assign(left["labelled"], labels).totals
+    for iteration in range(first, max_iter):
         step = ops.assign(centers, labels)  # eq. 4
         totals = totals + step.totals
         moved = ops.grid.centroids(relocate(ops, centers, labels, totals), centers)  # eq. 3
@@ -170,20 +191,26 @@ def descend(
             course.add(active, cost, step.changed)
         log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
         shift = in_order(in_order((moved - centers) ** 2)) if tol else np.zeros(len(centers))
-        centers = moved
+        labelled, centers = centers, moved
         ended[active] = centers
         settled = (step.changed == 0) | _came_back(totals, active, passed)
         close = ~settled & (shift <= allowed) if tol else np.zeros_like(settled)
         over = settled | close
         for i in np.flatnonzero(over):
             stops[active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
+        keep = np.flatnonzero(~over)
+        if stage.kept and len(keep):
+            stage.keep({
+                "made": iteration + 1, "active": active[keep], "labelled": labelled[keep], "centers": centers[keep],
+                "ended": ended.copy(), "stops": stops.copy(), "passed": partial(_pairs, passed, len(passed)),
+                "trace": course.kept,
+            })  # fmt: skip
         watch.tell(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
         if watch.hurried():
-            for i in np.flatnonzero(~over):
+            for i in keep:
                 stops[active[i]] = watch.early
             break
         if over.any():
-            keep = np.flatnonzero(~over)
             active, centers, totals = active[keep], centers[keep], totals[keep]
             labels = ops.take(labels, keep)
         if len(active) == 0:
@@ -197,12 +224,22 @@ def _trace(own: Descended) -> Trace:
     return Trace(own.current, best, own.changed)
 
 
-def _came_back(totals: np.ndarray, active: np.ndarray, passed: set[tuple[int, int]]) -> np.ndarray:
+def _came_back(totals: np.ndarray, active: np.ndarray, passed: dict[tuple[int, int], None]) -> np.ndarray:
     """Whether a restart has had these clusters before: then rounding alone moves points to and fro."""
-    prints = [(int(r), hash(mine.tobytes())) for r, mine in zip(active, totals, strict=True)]
+    prints = [(int(r), _print(mine)) for r, mine in zip(active, totals, strict=True)]
     known = np.array([entry in passed for entry in prints])
-    passed.update(prints)
+    passed.update(dict.fromkeys(prints))
     return known
+
+
+def _pairs(passed: dict[tuple[int, int], None], count: int) -> np.ndarray:
+    """The first so many entries."""
+    return np.array(list(islice(passed, count)), np.uint64).reshape(-1, 2)
+
+
+def _print(totals: np.ndarray) -> int:
+    """64 bits that are the same in every process, as those of `hash` are not."""
+    return int.from_bytes(hashlib.blake2b(totals.tobytes(), digest_size=8).digest())
 
 
 def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:
@@ -237,11 +274,12 @@ def finish(
     labels = ops.label(wide) if labels is None else labels
     inertia = ops.objective(wide, labels)
     best = int(inertia.argmin())  # the first of equals: equal partitions have equal bits
+    kept = ops.fetch(labels, best)
     return Finished(
         numbers=list(batch),
         inertia=inertia,
         best=best,
-        labels=ops.fetch(labels, best),
+        labels=lambda: kept,
         centers=centers[best],
         indices=None if indices is None else indices[best],
         stop=found.stop,

@@ -14,19 +14,21 @@ scope "global" so does one that the deletion rule cannot free, because other row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from gputabu import lloyd, seeding, tabu
 from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.ops import Labels, Ops, Orders, Surveyed
+from gputabu.checkpoints import Stage
 from gputabu.ledgers import Ledger
 from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace, lowest
-from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.runs import Course, Finished, announce, gather, identify, restart_numbers
 from gputabu.tabu import Best, Memory
 from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
 from gputabu.watching import Callback, Watch
@@ -105,6 +107,7 @@ def search(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    checkpoint: object = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Clustering:
@@ -141,6 +144,9 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    checkpoint : path, optional
+        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
+        it, with the bits of one that was never stopped; it must be of the same points and parameters.
     progress : bool
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -157,23 +163,28 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
-    watch = Watch(callback, progress, max_time)
+    watch = Watch(callback, progress, max_time, checkpoint)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     plan = Plan.checked(max_iter, patience, scope, n_neighbors, target)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
-    finished: list[Finished] = []
     ledger = Ledger(len(numbers), plan.max_iter, plan.patience)
     with hold(points, backend, device) as ops, watch.opened(k, ledger):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
-        for batch in watch.through(tabu.batches(numbers, points.n)):
-            found, means = run(ops, start.indices(batch), plan, refine, watch)
-            finished.append(lloyd.finish(ops, found, batch, means))
-            report(finished[-1], watch)
-        return home(choose(finished, ops.name, watch.halted), points, out)
+        identify(watch, ops, {
+            "search": "quantized", "n_clusters": k, "init": start.name, "restarts": numbers, **asdict(plan),
+            "refine": refine, "seed": seed,
+        })  # fmt: skip
+
+        def work(batch: Sequence[int]) -> Finished:
+            begun = watch.stage("seeds", lambda stage: start.indices(batch, stage))
+            found, means = run(ops, begun, plan, refine, watch)
+            return lloyd.finish(ops, found, batch, means)
+
+        return home(gather(ops, watch, tabu.batches(numbers, points.n), work), points, out)
 
 
 def run(ops: Ops, means: np.ndarray, plan: Plan, refine: str, watch: Watch) -> tuple[lloyd.Descent, np.ndarray]:
@@ -185,9 +196,9 @@ def run(ops: Ops, means: np.ndarray, plan: Plan, refine: str, watch: Watch) -> t
     orders = Orders(plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, watch)
     own = ops.explore(means, orders) if plan.n_neighbors == 1 and not watch.each else None
     if own is None:
-        best, stops, trace = explore(ops, means, plan, watch)
-        centers = lloyd.refined(ops, ops.rows(best.means), refine, watch)
-        return lloyd.Descent(centers, stops, trace), best.means
+        best, stops, trace = watch.stage("search", lambda stage: explore(ops, means, plan, watch, stage))
+        centers = lloyd.refined(ops, ops.rows(best), refine, watch)
+        return lloyd.Descent(centers, stops, trace), best
     if own.centers is None:
         centers = lloyd.refined(ops, ops.rows(own.means), refine, watch)
     else:
@@ -197,51 +208,70 @@ def run(ops: Ops, means: np.ndarray, plan: Plan, refine: str, watch: Watch) -> t
     return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
 
 
-def explore(ops: Ops, means: np.ndarray, plan: Plan, watch: Watch) -> tuple[Best, list[Stop], Trace]:
-    """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement."""
+def explore(
+    ops: Ops, means: np.ndarray, plan: Plan, watch: Watch, stage: Stage
+) -> tuple[np.ndarray, list[Stop], Trace]:
+    """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement: M_b (R, K), …"""
     r = len(means)
-    state = begin(ops, means, plan)
-    course = Course(r)
-    course.start(state.best.cost, means)
-    ended = Best(state.best.cost.copy(), means.copy(), state.best.stale.copy())
-    stops = [Stop.TARGET if met else Stop.MAX_ITER for met in plan.reached(state.best.cost)]
-    active = np.flatnonzero(~plan.reached(state.best.cost))
-    if 0 < len(active) < r:
-        state = state.take(ops, active)
-    for iteration in range(1, plan.max_iter + 1 if len(active) else 1):
+    if (left := stage.state) is None:
+        made, state = 0, begin(ops, means, plan)
+        course = Course(r)
+        course.start(state.best.cost, means)
+        ended = means.copy()
+        met = plan.reached(state.best.cost)
+        stops = [Stop.TARGET if now else Stop.MAX_ITER for now in met]
+        active = np.flatnonzero(~met)
+        if 0 < len(active) < r:
+            state = state.take(ops, active)
+    else:
+        made, active, ended, stops = left["made"], left["active"], left["ended"], left["stops"]
+        state, course = resume(ops, left, plan), Course.resumed(left["trace"])
+    for iteration in range(made + 1, plan.max_iter + 1 if len(active) else 1):
         before = state.means
         state = step(ops, state, plan)
         moves = (state.means != before).sum(axis=1)
         course.add(active, state.seen.cost, moves, state.means, state.best.cost)
-        ended.cost[active], ended.means[active] = state.best.cost, state.best.means
-        log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), ended.cost.min())
+        ended[active] = state.best.means
+        log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), state.best.cost.min())
         met = plan.reached(state.best.cost)
         over = met | (state.best.stale >= plan.patience)
         for i in np.flatnonzero(over):
             stops[active[i]] = Stop.TARGET if met[i] else Stop.PATIENCE
         last = iteration == plan.max_iter
+        keep = np.flatnonzero(~over)
+        if stage.kept and len(keep):
+            stage.keep({
+                "made": iteration, "active": active[keep], "means": state.means[keep], "tabu": state.memory.rows[keep],
+                "cost": state.best.cost[keep], "best": state.best.means[keep], "stale": state.best.stale[keep],
+                "ended": ended.copy(), "stops": stops.copy(), "trace": course.kept,
+            })  # fmt: skip
         watch.tell(iteration, active, state.seen.cost, state.best.cost, over | last)
         if over.all() or last:
             break
         if watch.over():
-            for i in active[~over]:
+            for i in active[keep]:
                 stops[i] = watch.early
             break
         if over.any():
-            keep = np.flatnonzero(~over)
             active, state = active[keep], state.take(ops, keep)
     return ended, stops, course.trace()
 
 
-def begin(ops: Ops, means: np.ndarray, plan: Plan) -> State:
-    """M_c = M_b = M^(0), and J_b."""
+def begin(ops: Ops, means: np.ndarray, plan: Plan, memory: Memory | None = None) -> State:
+    """M_c = M_b = M^(0), and J_b; nothing is forbidden yet, or what is in `memory`."""
     r, k = means.shape
     d = ops.points.d
     totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    memory = Memory(r, k, shared=plan.scope == "global")
+    memory = Memory(r, k, shared=plan.scope == "global") if memory is None else memory
     labels = ops.blank(r)
     totals, seen = evaluate(ops, means, labels, totals, memory.rows, plan)
     return State(means, labels, totals, seen, memory, Best.start(seen.cost, means))
+
+
+def resume(ops: Ops, left: dict[str, Any], plan: Plan) -> State:
+    """The state that was left: labels, totals and what the survey saw follow from M_c and the tabu list."""
+    state = begin(ops, left["means"], plan, Memory.resumed(left["tabu"], plan.scope == "global"))
+    return replace(state, best=Best(left["cost"], left["best"], left["stale"]))
 
 
 def step(ops: Ops, state: State, plan: Plan) -> State:

@@ -19,19 +19,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from gputabu import lloyd, tabu
 from gputabu.backend import Devices, admit, hold, home, to_numpy
 from gputabu.backend.ops import Labels, Lot, Ops
+from gputabu.checkpoints import Stage
 from gputabu.ledgers import Ledger
 from gputabu.mapped import labels_file
 from gputabu.points import Points, Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
-from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.runs import Course, Finished, announce, digest, gather, identify, restart_numbers
 from gputabu.validation import check_choice, check_int, check_labels, check_n_clusters, check_optional, check_real
 from gputabu.watching import Callback, Watch
 
@@ -39,6 +41,10 @@ from gputabu.watching import Callback, Watch
 METHODS = ("random",)
 #: What `refine=` accepts beside None.
 REFINEMENTS = ("lloyd", "hartigan")
+
+
+#: Of the state of a search, what is kept as it is.
+KEPT = ("cost", "print", "best_cost", "recent", "accepted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class State:
     recent: np.ndarray  # (R, MTLS, 2) prints of the accepted labellings, in turn
     accepted: np.ndarray  # (R,) how many there were
     moves: np.ndarray  # (R,) points that changed cluster
+    way: np.ndarray  # (R, 2) int32: the trial that led here, or -1, and whether A_b is its
 
 
 def search(
@@ -97,6 +104,7 @@ def search(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    checkpoint: object = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Clustering:
@@ -128,6 +136,9 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    checkpoint : path, optional
+        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
+        it, with the bits of one that was never stopped; it must be of the same points and parameters.
     progress : bool
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -144,7 +155,7 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
-    watch = Watch(callback, progress)
+    watch = Watch(callback, progress, checkpoint=checkpoint)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     plan = Plan.checked(max_iter, n_trials, tenure, keep)
@@ -153,15 +164,29 @@ def search(
     check_int("seed", seed, 0, 2**64 - 1)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
-    finished: list[Finished] = []
     with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), plan.max_iter)):
         announce(points, k, numbers, ops.name)
-        for batch in watch.through(tabu.batches(numbers, width(points, k, plan.n_trials))):
-            start = Lot(k, seed, np.array(batch, np.uint64), step=0, n_trials=1, limit=0, given=given)
-            state, stops, trace = explore(ops, start, plan, watch)
-            finished.append(conclude(ops, state, stops, trace, batch, refine, watch))
-            report(finished[-1], watch)
-        return home(choose(finished, ops.name, watch.halted), points, out)
+        identify(watch, ops, {
+            "search": "reassignment", "n_clusters": k, "init": "random" if given is None else digest(given),
+            "restarts": numbers, **asdict(plan), "refine": refine, "seed": seed,
+        })  # fmt: skip
+
+        def lot(restarts: Sequence[int]) -> Lot:
+            return Lot(k, seed, np.array(restarts, np.uint64), step=0, n_trials=1, limit=0, given=given)
+
+        def work(batch: Sequence[int]) -> Finished:
+            states: list[State] = []  # not kept: it has labels
+            way, stops, trace = watch.stage("search", lambda its: explore(ops, lot(batch), plan, watch, its, states))
+            state = states[0] if states else retrace(ops, lot(batch), plan, way)
+            return conclude(ops, state, way, stops, trace, batch, refine, watch)
+
+        def relabel(batch: Finished) -> Labels:
+            if batch.way is None:
+                return ops.label(batch.centers[None].astype(np.float64))
+            return retrace(ops, lot([batch.numbers[batch.best]]), plan, batch.way).best_labels
+
+        batches = tabu.batches(numbers, width(points, k, plan.n_trials))
+        return home(gather(ops, watch, batches, work, relabel), points, out)
 
 
 def width(points: Points, k: int, n_trials: int) -> int:
@@ -169,24 +194,56 @@ def width(points: Points, k: int, n_trials: int) -> int:
     return max(points.n, n_trials * k * Totals.columns(points.d, points.weights is not None))
 
 
-def explore(ops: Ops, start: Lot, plan: Plan, watch: Watch) -> tuple[State, list[Stop], Trace]:
-    """Run R searches from the labelling that `start` draws or has."""
-    state = begin(ops, start, plan)
+def explore(
+    ops: Ops, start: Lot, plan: Plan, watch: Watch, stage: Stage, states: list[State]
+) -> tuple[np.ndarray, list[Stop], Trace]:
+    """Run R searches from the labelling that `start` draws or has; the last state goes to `states`.
+
+    Returns the way (T, R, 2) there, on which `retrace` can follow.
+    """
     everyone = np.arange(len(start.restarts))
-    course = Course(len(everyone))
-    course.start(state.cost)
+    if (left := stage.state) is None:
+        state, course, way = begin(ops, start, plan), Course(len(everyone)), list[np.ndarray]()
+        course.start(state.cost)
+    else:
+        state = replace(retrace(ops, start, plan, left["way"]), **{name: left[name] for name in KEPT})
+        course, way = Course.resumed(left["trace"]), list(left["way"])
     stop = Stop.MAX_ITER
-    for iteration in range(1, plan.max_iter + 1):
-        lot = replace(start, step=iteration, n_trials=plan.n_trials, limit=plan.limit, given=None)
-        state = step(ops, state, lot)
+    for iteration in range(len(way) + 1, plan.max_iter + 1):
+        state = step(ops, state, drawn(start, plan, iteration))
         course.add(everyone, state.cost, state.moves, best=state.best_cost)
+        way.append(state.way)
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(everyone), state.best_cost.min())
+        rest = {name: getattr(state, name) for name in KEPT}
+        stage.keep({"way": partial(stacked, way, len(way)), "trace": course.kept, **rest})
         last = np.full(len(everyone), iteration == plan.max_iter)
         watch.tell(iteration, everyone, state.cost, state.best_cost, last)
         if watch.halted:
             stop = watch.halted
             break
-    return state, [stop] * len(everyone), course.trace()
+    states.append(state)
+    return stacked(way, len(way)), [stop] * len(everyone), course.trace()
+
+
+def drawn(start: Lot, plan: Plan, iteration: int) -> Lot:
+    """The trials of an iteration."""
+    return replace(start, step=iteration, n_trials=plan.n_trials, limit=plan.limit, given=None)
+
+
+def stacked(way: list[np.ndarray], length: int) -> np.ndarray:
+    """The first so many steps of a way: (T, R, 2)."""
+    return np.stack(way[:length])
+
+
+def retrace(ops: Ops, start: Lot, plan: Plan, way: np.ndarray) -> State:
+    """Go from the start along a way (T, R, 2): A_c and A_b, and their totals. One trial is drawn in each iteration."""
+    state = begin(ops, start, plan)
+    totals, best = state.totals, state.best_totals
+    for i, (chosen, better) in enumerate(zip(way[..., 0].astype(np.int64), way[..., 1] > 0, strict=True), start=1):
+        change = ops.adopt(state.labels, state.best_labels, drawn(start, plan, i), chosen, better)
+        totals = totals + change.totals
+        best = np.where(better[:, None, None], totals, best)
+    return replace(state, totals=totals, best_totals=best)
 
 
 def begin(ops: Ops, start: Lot, plan: Plan) -> State:
@@ -197,7 +254,8 @@ def begin(ops: Ops, start: Lot, plan: Plan) -> State:
     cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
     none = np.zeros(r, np.int64)
     recent = np.zeros((r, plan.tenure, 2), np.uint64)
-    return State(labels, totals, cost, np.zeros((r, 2), np.uint64), best, totals, cost, recent, none, none)
+    return State(labels, totals, cost, np.zeros((r, 2), np.uint64), best, totals, cost, recent, none, none,
+                 np.zeros((r, 2), np.int32))  # fmt: skip
 
 
 def step(ops: Ops, state: State, lot: Lot) -> State:
@@ -226,6 +284,7 @@ def step(ops: Ops, state: State, lot: Lot) -> State:
         recent,
         state.accepted + moved,
         change.changed,
+        np.stack([chosen, better], axis=1).astype(np.int32),
     )
 
 
@@ -251,6 +310,7 @@ def accept(cost: np.ndarray, tabu: np.ndarray, best: np.ndarray, noise: float) -
 def conclude(
     ops: Ops,
     state: State,
+    way: np.ndarray,
     stops: list[Stop],
     trace: Trace,
     batch: Sequence[int],
@@ -262,7 +322,8 @@ def conclude(
     middle = np.broadcast_to(ops.grid.offset, (r, k, ops.points.d))
     centers = ops.grid.centroids(state.best_totals, middle)
     if refine is None:
-        return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
+        found = lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
+        return replace(found, way=way[:, found.best : found.best + 1])
     centers = lloyd.refined(ops, centers, refine, watch)
     return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch)
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -28,18 +29,21 @@ from gputabu.backend import Devices, admit, hold, home
 from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
 from gputabu.backend.ops import Labels, Ops, Pairs, Roamed, Roaming
+from gputabu.checkpoints import Stage
 from gputabu.draws import Purpose
 from gputabu.ledgers import Ledger
 from gputabu.mapped import labels_file
 from gputabu.points import Totals
 from gputabu.reporting import log
 from gputabu.results import NOISE, Clustering, Stop, Trace
-from gputabu.runs import Course, Finished, announce, choose, report, restart_numbers
+from gputabu.runs import Course, Finished, announce, gather, identify, restart_numbers
 from gputabu.validation import check_choice, check_int, check_n_clusters, check_real
 from gputabu.watching import Callback, Watch
 
 #: How the best solution is refined: K-Means from it, and then single moves.
 REFINEMENTS = ("hartigan", "lloyd")
+#: Of the state of a search, what is kept as it is.
+KEPT = ("centers", "cost", "best", "best_centers", "home", "home_centers", "changed", "stale", "away")
 #: Iterations of K-Means before the first move.
 START_ITER = 300
 
@@ -64,6 +68,7 @@ def search(
     backend: str = "auto",
     device: Devices = None,
     labels_out: object = None,
+    checkpoint: object = None,
     progress: bool = False,
     callback: Callback | None = None,
 ) -> Clustering:
@@ -104,6 +109,9 @@ def search(
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     labels_out : path or (N,) array of int32 or int64, optional
         Where to write the labels: an array, such as a memory map, or a .npy file that is made.
+    checkpoint : path, optional
+        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
+        it, with the bits of one that was never stopped; it must be of the same points and parameters.
     progress : bool
         Show a progress bar on stderr, or a line every few seconds where that is no terminal.
     callback : function, optional
@@ -123,7 +131,7 @@ def search(
     >>> relocation.search(X, 3, target=2.0).stop.value
     'the target was reached'
     """
-    watch = Watch(callback, progress, max_time)
+    watch = Watch(callback, progress, max_time, checkpoint)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
     check_int("max_iter", max_iter, 1)
@@ -136,27 +144,22 @@ def search(
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)
-    finished: list[Finished] = []
     with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter, patience)):
         announce(points, k, numbers, ops.name)
         start = seeding.starts(ops, init, k, seed)
-        for batch in watch.through(tabu.batches(numbers, points.n)):
-            orders = Roaming(
-                max_iter,
-                patience,
-                target,
-                tenure,
-                candidates,
-                go_back,
-                returns,
-                seed,
-                np.array(batch, np.uint64),
-                watch,
-            )
-            found = run(ops, start.centers(batch), orders, refine)
-            finished.append(lloyd.finish(ops, found, batch))
-            report(finished[-1], watch)
-        return home(choose(finished, ops.name, watch.halted), points, out)
+        identify(watch, ops, {
+            "search": "relocation", "n_clusters": k, "init": start.name, "restarts": numbers, "max_iter": max_iter,
+            "patience": patience, "target": target, "candidates": candidates, "tenure": tenure, "go_back": go_back,
+            "returns": returns, "refine": refine, "seed": seed,
+        })  # fmt: skip
+
+        def work(batch: Sequence[int]) -> Finished:
+            centers = watch.stage("seeds", lambda stage: start.centers(batch, stage))
+            each = np.array(batch, np.uint64)
+            orders = Roaming(max_iter, patience, target, tenure, candidates, go_back, returns, seed, each, watch)
+            return lloyd.finish(ops, run(ops, centers, orders, refine), batch)
+
+        return home(gather(ops, watch, tabu.batches(numbers, points.n), work), points, out)
 
 
 def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str) -> lloyd.Descent:
@@ -164,15 +167,21 @@ def run(ops: Ops, centers: np.ndarray, orders: Roaming, refine: str) -> lloyd.De
     watch = orders.watch
     rounds = 1 if watch.hurried() else START_ITER
     watch.enter("start", rounds)
-    begun = lloyd.descend(ops, centers, rounds, watch=watch, traced=centers.shape[1] == 1)
-    if centers.shape[1] == 1:  # nowhere to relocate to
+    alone = centers.shape[1] == 1
+    first = watch.stage("start", lambda stage: lloyd.descend(ops, centers, rounds, 0.0, watch, alone, stage))
+    begun = lloyd.Descent(*first)
+    if alone:  # nowhere to relocate to
         return begun
     watch.enter("search", orders.max_iter)
-    # A cluster that stayed empty may have kept a centre from outside the box, where sums have no room.
-    found = roam(ops, np.clip(begun.centers, ops.bounds.low, ops.bounds.high), orders)
-    stops = [stop or watch.early for stop in found.stop]
-    trace = Trace(found.current, found.best, found.moves)
-    return lloyd.Descent(lloyd.refined(ops, found.centers, refine, watch), stops, trace)
+
+    def search(stage: Stage) -> lloyd.Descent:
+        # A cluster that stayed empty may have kept a centre from outside the box, where sums have no room.
+        found = roam(ops, np.clip(begun.centers, ops.bounds.low, ops.bounds.high), orders, stage)
+        stops = [stop or watch.early for stop in found.stop]
+        return lloyd.Descent(found.centers, stops, Trace(found.current, found.best, found.moves))
+
+    found = lloyd.Descent(*watch.stage("search", search))
+    return found._replace(centers=lloyd.refined(ops, found.centers, refine, watch))
 
 
 @dataclass(slots=True)
@@ -206,18 +215,34 @@ class State:
         note(state, np.ones(r, np.bool_))
         return state
 
+    @classmethod
+    def resumed(cls, ops: Ops, left: dict[str, Any]) -> State:
+        """The state that was left: labels are those of the nearest centres, and totals follow from them."""
+        pairs, labels = ops.pairs(left["at"]), ops.blank(len(left["at"]))
+        totals = ops.settle(pairs, labels, None, np.ones(len(left["at"]), np.bool_)).totals
+        placed, used = tabu.Recent.resumed(left["placed"]), tabu.Recent.resumed(left["used"])
+        return cls(pairs=pairs, labels=labels, totals=totals, placed=placed, used=used, **{n: left[n] for n in KEPT})
 
-def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
+    def kept(self) -> dict[str, Any]:
+        """What it is resumed from, behind the first step of an iteration."""
+        rest = {"at": self.pairs.at, "placed": self.placed.ring, "used": self.used.ring}
+        return {name: array.copy() for name, array in rest.items()} | {n: getattr(self, n).copy() for n in KEPT}
+
+
+def roam(ops: Ops, centers: np.ndarray, orders: Roaming, stage: Stage) -> Roamed:
     """Run R searches from centers (R, K, d), by the backend itself where it can, otherwise pass by pass."""
     own = None if orders.watch.each else ops.roam(centers, orders)
     if own is not None:
         return own
     r = len(centers)
-    state = State.start(ops, centers, orders.tenure)
-    course = Course(r)
-    course.start(state.best.copy())
     stops: list[Stop | None] = [None] * r
-    going = np.ones(r, np.bool_)
+    made, going = 0, np.ones(r, np.bool_)
+    if (left := stage.state) is None:
+        state, course = State.start(ops, centers, orders.tenure), Course(r)
+        course.start(state.best.copy())
+    else:
+        state, course = State.resumed(ops, left), Course.resumed(left["trace"])
+        made, stops, going = left["made"], left["stops"], left["going"]
 
     def end(which: np.ndarray, stop: Stop) -> None:
         for i in np.flatnonzero(going & which):
@@ -225,12 +250,20 @@ def roam(ops: Ops, centers: np.ndarray, orders: Roaming) -> Roamed:
         going[which] = False
 
     end(state.best <= orders.target, Stop.TARGET)
-    for iteration in range(orders.max_iter):
-        rows, perfect = draw(ops, state, orders, iteration)
-        end(perfect, Stop.TARGET)  # every point is on a centre
-        if not going.any() or orders.watch.over():
-            break
-        relocate(ops, state, rows, iteration, going)
+    for iteration in range(made, orders.max_iter):
+        if left is None:
+            rows, perfect = draw(ops, state, orders, iteration)
+            end(perfect, Stop.TARGET)  # every point is on a centre
+            if not going.any() or orders.watch.over():
+                break
+            relocate(ops, state, rows, iteration, going)
+            state.changed[:] = 0
+            step(ops, state, going, nearest=True)
+        left = None
+        # Now every label is that of the nearest centre, and need not be kept.
+        if stage.kept:
+            rest = {"made": iteration, "going": going.copy(), "stops": stops.copy(), "trace": course.kept}
+            stage.keep(state.kept() | rest)
         descend(ops, state, orders, going)
         course.add(np.flatnonzero(going), state.cost[going], state.changed[going], best=state.best[going])
         log.debug("iteration %d: %d restarts, best J %.10g", iteration + 1, going.sum(), state.best.min())
@@ -277,12 +310,11 @@ def relocate(ops: Ops, state: State, rows: np.ndarray, iteration: int, going: np
 
 
 def descend(ops: Ops, state: State, orders: Roaming, going: np.ndarray) -> None:
-    """The steps after a move; more of them while J falls fast enough to reach the best."""
-    state.changed[:] = 0
+    """The steps behind the first; more of them while J falls fast enough to reach the best."""
     before, last, best = state.home.copy(), state.cost, state.best.copy()
-    for i in range(orders.steps):
+    for _ in range(1, orders.steps):
         last = state.cost.copy()
-        step(ops, state, going, nearest=i == 0)
+        step(ops, state, going)
     better, falling = note(state, going), going.copy()
     for _ in range(orders.more_steps):
         falling &= (state.cost < last * (1 - NOISE)) & ((last - state.cost) * orders.reach > state.cost - before)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
+from gputabu.backend.ops import Labels, Lot, Ops
 from gputabu.points import Points
 from gputabu.reporting import log
 from gputabu.results import Clustering, Stop, Trace
 from gputabu.validation import check_int
 from gputabu.watching import Watch
+
+#: Clusters that rows are dealt to for the print of the points.
+PILES = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +39,22 @@ class Course:
         self.restarts = restarts
         self.entries: list[Entry] = []
 
+    @classmethod
+    def resumed(cls, trace: Trace) -> Course:
+        """The course that led to a trace."""
+        course = cls(trace.n_restarts)
+        for i in range(trace.current.shape[1]):
+            active = np.flatnonzero(np.isfinite(trace.current[:, i]))
+            moves = trace.moves[active, i - 1] if i else None
+            means = None if trace.means is None else trace.means[active, i]
+            course.entries.append(Entry(active, trace.current[active, i], trace.best[active, i], moves, means))
+        return course
+
+    @property
+    def kept(self) -> Callable[[], Trace]:
+        """A function that makes the trace as it is now, also later."""
+        return partial(self.trace, len(self.entries))
+
     def start(self, cost: np.ndarray, means: np.ndarray | None = None) -> None:
         self.entries.append(Entry(np.arange(self.restarts), cost, cost, None, means))
 
@@ -45,13 +68,15 @@ class Course:
     ) -> None:
         self.entries.append(Entry(active, cost, best, moves, means))
 
-    def trace(self) -> Trace:
-        r, t = self.restarts, len(self.entries)
+    def trace(self, length: int | None = None) -> Trace:
+        """Of all entries, or of the first so many."""
+        entries = self.entries[:length]
+        r, t = self.restarts, len(entries)
         current, best = np.full((r, t), np.nan), np.full((r, t), np.nan)
         moves = np.full((r, max(t - 1, 0)), -1, np.int64)
-        first = self.entries[0].means if t else None
+        first = entries[0].means if t else None
         means = None if first is None else np.full((r, t, first.shape[1]), -1, np.int64)
-        for i, entry in enumerate(self.entries):
+        for i, entry in enumerate(entries):
             current[entry.active, i] = entry.cost
             least = np.minimum(best[entry.active, i - 1], entry.cost) if entry.best is None else entry.best
             best[entry.active, i] = least
@@ -69,11 +94,16 @@ class Finished:
     numbers: list[int]
     inertia: np.ndarray  # (R,)
     best: int  # position of the best restart in the batch
-    labels: np.ndarray  # (N,) of the best
+    labels: Callable[[], np.ndarray]  # (N,) of the best
     centers: np.ndarray  # (K, d) of the best
     indices: np.ndarray | None  # (K,) of the best
     stop: list[Stop]
     trace: Trace
+    way: np.ndarray | None = None  # from which the labels follow, where they are not those of the nearest centres
+
+    def plain(self) -> dict[str, Any]:
+        """All but the labels."""
+        return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "labels"}
 
 
 def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
@@ -104,6 +134,66 @@ def report(batch: Finished, watch: Watch) -> None:
     )  # fmt: skip
 
 
+def identify(watch: Watch, ops: Ops, parameters: dict[str, Any]) -> None:
+    """Tell the checkpoint, if there is one, which search this is: what determines the result, and the points."""
+    if watch.checkpoint is not None:
+        points = ops.points
+        shape = {"n_samples": points.n, "n_features": points.d, "dtype": str(points.dtype)}
+        watch.checkpoint.begin(parameters | shape | {"X": fingerprint(ops)})
+
+
+def fingerprint(ops: Ops) -> str:
+    """A print of the points in their order, the same whoever holds them in whatever parts.
+
+    Rows are dealt to piles by draws that belong to their numbers. The totals of the piles are exact; rows that change
+    places change them, unless they are equal or of the same pile.
+    """
+    deal = Lot(PILES, 0, np.zeros(1, np.uint64), step=0, n_trials=1, limit=0)
+    labels = ops.blank(1)
+    totals = ops.adopt(labels, labels, deal, np.zeros(1, np.int64), np.zeros(1, np.bool_)).totals
+    box = [ops.bounds.low, ops.bounds.high, np.array(ops.bounds.weight), ops.grid.offset]
+    return digest(totals, *box)
+
+
+def digest(*arrays: np.ndarray) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        content.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
+    return content.hexdigest()
+
+
+def gather(
+    ops: Ops,
+    watch: Watch,
+    batches: Iterable[Sequence[int]],
+    work: Callable[[Sequence[int]], Finished],
+    relabel: Callable[[Finished], Labels] | None = None,
+) -> Clustering:
+    """The best of all batches, each run by `work`, or as the checkpoint has it.
+
+    `relabel` makes the labels (1, N) of a batch that the checkpoint has, if not the nearest centre does.
+    """
+    relabel = relabel or (lambda batch: ops.label(batch.centers[None].astype(np.float64)))
+    finished: list[Finished] = []
+    for batch in watch.through(batches):
+        earlier = None if watch.checkpoint is None else watch.checkpoint.earlier()
+        if earlier is None:
+            finished.append(work(batch))
+            if watch.checkpoint is not None:
+                watch.checkpoint.finish(finished[-1].plain())
+        else:
+            finished.append(_resumed(ops, earlier, relabel))
+            watch.best = min(watch.best, float(finished[-1].inertia.min()))
+        report(finished[-1], watch)
+    return choose(finished, ops.name, watch.halted)
+
+
+def _resumed(ops: Ops, kept: dict[str, Any], relabel: Callable[[Finished], Labels]) -> Finished:
+    """A batch that was finished earlier; its labels are made if it turns out to be the best."""
+    batch = Finished(labels=lambda: ops.fetch(relabel(batch), 0), **kept)
+    return batch
+
+
 def choose(finished: Sequence[Finished], backend: str, halted: Stop | None) -> Clustering:
     """The lowest J of all restarts, the lowest restart number on ties; `halted` is why they all ended, if they did."""
     first = int(np.argmin([batch.inertia[batch.best] for batch in finished]))  # the first of equals
@@ -111,7 +201,7 @@ def choose(finished: Sequence[Finished], backend: str, halted: Stop | None) -> C
     trace = _join([batch.trace for batch in finished])
     at = sum(len(batch.numbers) for batch in finished[:first]) + won.best
     return Clustering(
-        labels=won.labels,
+        labels=won.labels(),
         centers=won.centers,
         inertia=float(won.inertia[won.best]),
         center_indices=won.indices,

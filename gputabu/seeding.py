@@ -11,8 +11,10 @@ import numpy as np
 from gputabu import draws
 from gputabu.backend import to_numpy
 from gputabu.backend.ops import Ops
+from gputabu.checkpoints import Stage
 from gputabu.draws import Purpose
 from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Points
+from gputabu.runs import digest
 from gputabu.validation import check_choice, check_finite, check_indices, check_int
 
 #: What `init=` accepts by name.
@@ -27,7 +29,9 @@ def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.nd
     return np.stack([_distinct(ops, k, seed, restart) for restart in restarts])
 
 
-def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int | None = None) -> np.ndarray:
+def plus_plus(
+    ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int | None = None, stage: Stage | None = None
+) -> np.ndarray:
     """K-Means++: each next point is drawn in proportion to weight times D², (R, K) row numbers.
 
     The best of `trials` draws (by default 2 + ln K, as in scikit-learn) is taken; 1 is the original.
@@ -37,7 +41,7 @@ def plus_plus(ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int 
     words = np.stack([draws.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
     first = by_weight(ops.points, words[:, 0])
     covered = ops.nothing_covered(len(restarts))  # (R, N) d² to the nearest point chosen
-    rest = _grow(ops, covered, first, words[:, 1:].reshape(len(restarts), k - 1, t))
+    rest = _grow(ops, covered, first, words[:, 1:].reshape(len(restarts), k - 1, t), stage)
     return np.concatenate([first[:, None], rest], axis=1)
 
 
@@ -74,7 +78,7 @@ def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.nda
     return centers, added
 
 
-def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray) -> np.ndarray:
+def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray, stage: Stage | None = None) -> np.ndarray:
     """Draw one more seed after the other: words (R, C, T) -> (R, C) row numbers.
 
     `covered` (R, N) takes in the seeds as they come; `last` (R,) are rows that it does not know yet.
@@ -82,8 +86,15 @@ def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray) ->
     r, count, _ = words.shape
     chosen = np.empty((r, count), np.int64)
     shift = np.full(r, ops.grid.coarsest(ops.points.n))
-    potential = None
-    for i in range(count):
+    potential, drawn = None, 0
+    stage = Stage() if stage is None else stage
+    if (left := stage.state) is not None:
+        drawn, shift, potential = left["chosen"].shape[1], left["shift"], left["potential"]
+        chosen[:, :drawn] = left["chosen"]
+        for rows in (last, *chosen.T[: drawn - 1]):
+            ops.cover(ops.rows(rows), covered)
+        last = chosen[:, drawn - 1]
+    for i in range(drawn, count):
         if last is not None:
             ops.cover(ops.rows(last), covered)
         shift, potential = refine(ops, covered, shift, potential)
@@ -96,6 +107,7 @@ def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray) ->
         best = gains.argmax(axis=1)[:, None]  # the first of equals
         last = chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
         potential = potential - np.take_along_axis(gains, best, axis=1)[:, 0]
+        stage.keep({"chosen": chosen[:, : i + 1].copy(), "shift": shift, "potential": potential})
     return chosen
 
 
@@ -156,21 +168,26 @@ class Starts:
     given: np.ndarray | None = None  # (K, d) centres or (K,) row numbers
     trials: int | None = None
 
-    def indices(self, restarts: Sequence[int]) -> np.ndarray:
+    @property
+    def name(self) -> str:
+        """What `init` was; of an array its print."""
+        return self.method or digest(np.asarray(self.given))
+
+    def indices(self, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
         """(R, K) row numbers; centres that were given are moved to the nearest point."""
         if self.method == "random":
             return random_points(self.ops, self.k, self.seed, restarts)
         if self.method == "k-means++":
-            return plus_plus(self.ops, self.k, self.seed, restarts, self.trials)
+            return plus_plus(self.ops, self.k, self.seed, restarts, self.trials, stage)
         assert self.given is not None
         rows = self.given if self.given.ndim == 1 else self.ops.closest(self.given)
         return np.tile(rows, (len(restarts), 1))
 
-    def centers(self, restarts: Sequence[int]) -> np.ndarray:
+    def centers(self, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
         """(R, K, d) float64."""
         if self.given is not None and self.given.ndim == 2:
             return np.tile(self.given, (len(restarts), 1, 1))
-        return self.ops.rows(self.indices(restarts))
+        return self.ops.rows(self.indices(restarts, stage))
 
 
 def starts(ops: Ops, init: object, k: int, seed: int, trials: int | None = None) -> Starts:

@@ -1,29 +1,18 @@
-"""Models in files: arrays as NumPy writes them and the rest as JSON, in one archive that cannot hold code.
-
-The archive is a .npz file: `model.json`, and one .npy file per array, none of them compressed. Reading trusts
-nothing that it says about sizes, so that it takes no more memory than the file is long, whoever wrote it.
-"""
+"""Models in files: parameters and what was fitted, in an archive (`gputabu.archives`)."""
 
 from __future__ import annotations
 
-import io
-import json
-import math
 import os
-import struct
 import warnings
-import zipfile
 from collections.abc import Iterator
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.lib import format as npy
 from sklearn.utils.validation import check_is_fitted
 
+from gputabu.archives import DAMAGE, Reader, Refused, Unstorable, Writer
 from gputabu.backend import BackendUnavailable, resolve, to_numpy
-from gputabu.files import replacing
 from gputabu.results import Stop, Trace
 from gputabu.validation import check_labels
 
@@ -31,20 +20,6 @@ from gputabu.validation import check_labels
 VERSION = 1
 #: The file in the archive that says what the others are.
 HEAD = "model.json"
-#: What a damaged or foreign archive makes its readers raise.
-DAMAGE = (
-    zipfile.BadZipFile,
-    struct.error,
-    OSError,
-    EOFError,
-    ValueError,
-    TypeError,
-    KeyError,
-    AttributeError,
-    NotImplementedError,
-    RuntimeError,
-    OverflowError,
-)
 
 
 class Storable:
@@ -95,11 +70,7 @@ class Storable:
             "fitted": writer.fitted(self),
             "output": getattr(self, "_sklearn_output_config", {}),
         }
-        with replacing(Path(path)) as aside, zipfile.ZipFile(aside, "w") as archive:
-            archive.writestr(zipfile.ZipInfo(HEAD), json.dumps(head, indent=1))
-            for name, array in writer.arrays.items():  # as of 1980, so that equal models are equal files
-                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
-                    npy.write_array(file, array, version=(1, 0), allow_pickle=False)
+        writer.save(Path(path), HEAD, head)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -129,8 +100,8 @@ def load(path: str | os.PathLike[str]) -> Any:
     path = Path(path)
     with path.open("rb") as file:
         try:
-            model = _model(_Reader(file, path.stat().st_size))
-        except _Refused as error:
+            model = _model(Reader(file, path.stat().st_size))
+        except Refused as error:
             raise ValueError(f"{path} {error}") from None
         except DAMAGE as error:
             raise ValueError(f"{path} is not a model saved by gputabu, or is damaged: {error}.") from error
@@ -157,26 +128,15 @@ def _below(kind: type[Any]) -> Iterator[type[Any]]:
         yield from _below(child)
 
 
-class _Refused(Exception):
-    """A file that is sound, but not for us; the message goes on from the name of the file."""
-
-
-class _Unstorable(Exception):
-    """A value that a file cannot hold."""
-
-
-class _Writer:
-    """Turns values into JSON, and puts arrays aside."""
-
-    def __init__(self) -> None:
-        self.arrays: dict[str, np.ndarray] = {}
+class _Writer(Writer):
+    """Turns a model into JSON and arrays."""
 
     def parameters(self, model: Any) -> dict[str, Any]:
         plain = {}
         for name, value in model.get_params(deep=False).items():
             try:
                 plain[name] = self.plain(value, name)
-            except _Unstorable:
+            except Unstorable:
                 warnings.warn(
                     f"{name}={value!r} cannot be kept in a file; the model will be read with the default of {name}.",
                     UserWarning,
@@ -189,87 +149,18 @@ class _Writer:
         names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
         return {name: self.plain(getattr(model, name), name) for name in names}
 
-    def plain(self, value: Any, name: str) -> Any:
-        """`value` as JSON; what JSON does not know is an object with one key, which says what it is."""
-        if value is None or isinstance(value, (bool, int, float, str)):
-            return value
-        if isinstance(value, np.generic):
-            return self.plain(value.item(), name)
-        if isinstance(value, Stop):
-            return {"stop": value.name}
-        if isinstance(value, Trace):
-            parts = {part.name: getattr(value, part.name) for part in fields(Trace)}
-            return {"trace": {part: self.plain(array, f"{name}.{part}") for part, array in parts.items()}}
-        if isinstance(value, (list, tuple)):
-            return [self.plain(item, f"{name}.{i}") for i, item in enumerate(value)]
-        return self._array(value, name)
-
-    def _array(self, value: Any, name: str) -> dict[str, Any]:
-        if not hasattr(value, "shape"):
-            raise _Unstorable
-        array = to_numpy(value)
-        if array.dtype.kind in "OU" and all(isinstance(item, str) for item in array.flat):
-            return {"names": array.tolist()}
-        if array.dtype.kind not in "fiub":
-            raise _Unstorable
-        self.arrays[name] = array
-        return {"array": name}
+    def numpy(self, array: Any) -> np.ndarray:
+        return to_numpy(array)
 
 
-class _Reader:
-    """Turns what a `_Writer` wrote into values again, and trusts none of it."""
-
-    def __init__(self, file: io.BufferedReader, size: int) -> None:
-        self.archive = zipfile.ZipFile(file)
-        entries = self.archive.infolist()
-        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise ValueError("it is compressed")
-        if sum(entry.file_size for entry in entries) > size:
-            raise ValueError("it claims to hold more than it is long")
-
-    def head(self) -> dict[str, Any]:
-        head = json.loads(self.archive.read(HEAD))
-        if head["version"] > VERSION:
-            newer = f"version {head['version']} of the format, and this one reads up to {VERSION}"
-            raise _Refused(f"was saved by a newer gputabu ({newer}).")
-        return head
-
-    def value(self, plain: Any) -> Any:
-        if isinstance(plain, list):
-            return [self.value(item) for item in plain]
-        if not isinstance(plain, dict):
-            return plain
-        ((what, inside),) = plain.items()
-        if what == "stop":
-            return Stop[inside]
-        if what == "trace":
-            return Trace(**{part: self.value(array) for part, array in inside.items()})
-        if what == "names":
-            return np.array(inside, dtype=object)
-        if what == "array":
-            return self._array(f"{inside}.npy")
-        raise ValueError(f"it holds a {what!r}, which nobody knows")
-
-    def _array(self, name: str) -> np.ndarray:
-        content = io.BytesIO(self.archive.read(name))  # the checksum is right, or this has raised
-        if npy.read_magic(content) != (1, 0):
-            raise ValueError(f"{name} has an unknown version")
-        shape, _, dtype = npy.read_array_header_1_0(content)
-        rest = content.getbuffer().nbytes - content.tell()
-        if dtype.kind not in "fiub" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
-            raise ValueError(f"{name} does not hold what it claims to")
-        content.seek(0)
-        return npy.read_array(content, allow_pickle=False)
-
-
-def _model(reader: _Reader) -> Any:
-    head = reader.head()
+def _model(reader: Reader) -> Any:
+    head = reader.head(HEAD, VERSION)
     name, known = head["estimator"], kinds()
     if name not in known:
-        raise _Refused(f"holds a {name!r}, which is none of {', '.join(known)}; import the module that defines it.")
+        raise Refused(f"holds a {name!r}, which is none of {', '.join(known)}; import the module that defines it.")
     parameters = {key: reader.value(plain) for key, plain in head["parameters"].items()}
     for key in sorted(parameters.keys() - known[name]().get_params().keys()):
-        raise _Refused(f"has a parameter {key!r} that {name} does not know; it is from another version of gputabu.")
+        raise Refused(f"has a parameter {key!r} that {name} does not know; it is from another version of gputabu.")
     model = known[name](**parameters)
     for key, plain in head["fitted"].items():
         if not key.endswith("_") or key.startswith("_"):

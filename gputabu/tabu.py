@@ -34,6 +34,14 @@ class Memory:
         self.length = np.zeros((restarts, clusters), np.int64)
         self._rows = np.full((restarts, clusters, 16), -1, np.int64)
 
+    @classmethod
+    def resumed(cls, rows: np.ndarray, shared: bool) -> Memory:
+        """The memory with these `rows`."""
+        memory = cls(len(rows), rows.shape[1], shared)
+        memory.length = (rows >= 0).sum(axis=-1)
+        memory._rows = np.concatenate([rows, memory._rows], axis=-1)
+        return memory
+
     @property
     def rows(self) -> np.ndarray:
         """(R, K, L) row numbers in the order they were pushed, padded with -1."""
@@ -87,17 +95,23 @@ class Recent:
     """The latest entries of every restart: what was just done is not undone. A ring, one entry per step."""
 
     def __init__(self, restarts: int, size: int) -> None:
-        self._ring = np.full((restarts, size), -1, np.int64)
+        self.ring = np.full((restarts, size), -1, np.int64)
+
+    @classmethod
+    def resumed(cls, ring: np.ndarray) -> Recent:
+        recent = cls(0, 0)
+        recent.ring = ring
+        return recent
 
     def push(self, step: int, values: np.ndarray) -> None:
         """Enter values (R,), in place of what was entered `size` steps ago."""
-        size = self._ring.shape[1]
+        size = self.ring.shape[1]
         if size:
-            self._ring[:, step % size] = values
+            self.ring[:, step % size] = values
 
     def holds(self, values: np.ndarray) -> np.ndarray:
         """Whether each of values (R, M) or (1, M) is an entry: (R, M) bool."""
-        return (self._ring[:, None, :] == values[:, :, None]).any(axis=2)
+        return (self.ring[:, None, :] == values[:, :, None]).any(axis=2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Who watches a search: Ctrl-C, a time limit, the caller's callback, a progress bar.
+"""Who watches a search: Ctrl-C, a time limit, the caller's callback, a progress bar, a checkpoint.
 
 An algorithm has one thing to ask, whether to stop (`Watch.over`, `Watch.halted`), and one to tell, how far it has come
 (`Watch.tell`). A backend that runs whole restarts by itself tells it now and then (`Watch.glance`), which is enough for
-a bar; where every iteration is wanted (`Watch.each`), it is not asked to.
+a bar; where every iteration is wanted (`Watch.each`), it is not asked to. What is worth keeping in a checkpoint is done
+in stages (`Watch.stage`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from gputabu.bars import INTERVAL, Bar, Lines, open_bar
+from gputabu.checkpoints import Checkpoint, Stage
 from gputabu.interrupts import Interrupts
 from gputabu.ledgers import Ledger
 from gputabu.results import Stop
@@ -86,7 +88,9 @@ Callback = Callable[[Progress], Any]
 class Watch:
     """What a search asks and tells. `opened` is the context in which it runs."""
 
-    def __init__(self, callback: object = None, progress: object = False, max_time: object = None) -> None:
+    def __init__(
+        self, callback: object = None, progress: object = False, max_time: object = None, checkpoint: object = None
+    ) -> None:
         self.begun = time.perf_counter()
         self.callback = check_callback(callback)
         self.progress = check_flag("progress", progress)
@@ -101,13 +105,16 @@ class Watch:
         self._bar: Bar | Lines | None = None
         self._shown = -math.inf
         self._lock = threading.Lock()
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self.over)
 
     @contextmanager
     def opened(self, n_clusters: int, ledger: Ledger) -> Iterator[Watch]:
-        """While this context is open, Ctrl-C only asks, and there is a bar if one is wanted."""
+        """While this context is open, Ctrl-C only asks, and there is a bar if one is wanted; it leaves a checkpoint."""
         self.n_clusters, self.ledger = n_clusters, ledger
         with ExitStack() as stack:
             stack.enter_context(self.interrupts)
+            if self.checkpoint is not None:
+                stack.callback(self.checkpoint.close)
             if self.progress:
                 self._bar = open_bar()
                 stack.enter_context(self._bar)
@@ -138,8 +145,8 @@ class Watch:
 
     @property
     def each(self) -> bool:
-        """Whether every iteration is to be told of, as it is made."""
-        return self.callback is not None
+        """Whether every iteration is to be told of, or can be kept, as it is made."""
+        return self.callback is not None or self.checkpoint is not None
 
     def hurried(self) -> bool:
         """Whether what is before and behind the search is to end too: halted, or so much later than the time allows."""
@@ -164,6 +171,10 @@ class Watch:
             self.ledger.begin(len(batch), first=i == 0)
             self.enter("search", self.ledger.max_iter)
             yield batch
+
+    def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
+        """What a stage of the batch comes to; with a checkpoint from where it was left: see `gputabu.checkpoints`."""
+        return work(Stage()) if self.checkpoint is None else self.checkpoint.stage(name, work)
 
     def concluded(self, made: np.ndarray, inertia: np.ndarray) -> None:
         """All restarts of the batch have ended, after so many iterations (R,), at J (R,)."""

@@ -145,6 +145,23 @@ def test_estimators(file, tmp_path):
         read.predict(chunked(X[:, :2].copy(), chunk_bytes=800))
 
 
+def test_a_memory_map_is_fitted_as_it_is(file, tmp_path, monkeypatch):
+    """Points and labels in files, without a word about chunks."""
+    monkeypatch.setattr(chunked, "__defaults__", (5000, None))
+    X = data()[0]
+    plain, path = KMeans(5, random_state=0).fit(X), file(X)
+    for given in (
+        str(path),
+        np.load(path, mmap_mode="r"),
+        np.memmap(path, X.dtype, "r", path.stat().st_size - X.nbytes, X.shape),
+    ):
+        labels = np.memmap(tmp_path / "labels", np.int32, "w+", shape=N)
+        model = KMeans(5, random_state=0).fit(given, labels_out=labels)
+        assert model.labels_ is labels
+        np.testing.assert_array_equal(np.fromfile(tmp_path / "labels", np.int32), plain.labels_)
+        np.testing.assert_array_equal(model.cluster_centers_, plain.cluster_centers_)
+
+
 def test_select_k(file, iris):
     one, two = (select_k(X, [2, 3], ["bic", "silhouette"]) for X in (iris, chunked(file(iris), chunk_bytes=999)))
     for name, column in one.table.items():

@@ -69,6 +69,12 @@ def fit(
         option("What improves the best found: lloyd, hartigan (lower J) or centroid. [default: lloyd]", metavar="NAME"),
     ] = None,
     seed: options.Seed = 0,
+    checkpoint: Annotated[
+        Path | None,
+        option(
+            "Keep the state in a file; after the process was killed, the same command goes on from it.", metavar="FILE"
+        ),
+    ] = None,
     backend: options.Backend = "auto",
     device: options.Device = None,
     dtype: Annotated[
@@ -97,7 +103,7 @@ def fit(
     written; the exit code is then 130. So does SIGTERM, with 143.
     """
     given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
-    given |= {"target": target, "refine": refine}
+    given |= {"target": target, "refine": refine, "checkpoint": None if checkpoint is None else str(checkpoint)}
     given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
     model = estimator(method, {name: value for name, value in given.items() if value is not None})
     k = check_int("--n-clusters", n_clusters, 1)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, Self
 
+import dask
 import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -15,14 +16,14 @@ import gputabu.estimators
 from gputabu import runs, seeding
 from gputabu.backend import admit, hold, returned, to_numpy
 from gputabu.dask.held import chunk_of, points_of, weights_of
-from gputabu.dask.partitions import Partitions, as_array, client_of, with_sizes
+from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
 from gputabu.dask.remote import RemotePoints, awaited, ready
-from gputabu.estimators import _Clusterer, seed_of
+from gputabu.estimators import _Clusterer
 from gputabu.fit_tasks import fit_tasks, with_callbacks
-from gputabu.points import Points
+from gputabu.points import Bounds, Grid, Points, from_limbs
 from gputabu.reporting import shown
 from gputabu.results import Clustering
-from gputabu.validation import check_choice, check_int
+from gputabu.validation import check_choice, check_heaviest, check_int
 from gputabu.watching import Callback
 
 #: What workers share: the rows of X, or the restarts, each on all of X.
@@ -62,7 +63,8 @@ class _Distributed(_Clusterer):
         """Find the clusters of `X`.
 
         Parameters are looked at first, then every partition, on its worker, and only then does the search begin. If a
-        worker is lost on the way, the search begins again on those that are left, with the same result.
+        worker is lost on the way, the search begins again on those that are left, with the same result; with a
+        `checkpoint`, which is written by the client, it goes on from there.
 
         Parameters
         ----------
@@ -80,7 +82,7 @@ class _Distributed(_Clusterer):
         array = self._opened(X, reset=True)
         verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
         restarts = self._restarts()
-        k, seed = check_int("n_clusters", self.n_clusters, 1), seed_of(self.random_state)
+        k, seed = check_int("n_clusters", self.n_clusters, 1), self._seed()
         self._check(array, k, restarts, seed)
         steps = self.max_iter * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
@@ -137,7 +139,7 @@ class _Distributed(_Clusterer):
         found = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
         return self._delivered(found, delayed)
 
-    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = False) -> Any:
         """Minus J of `X` at the centres found; higher is better. The same bits as in memory.
 
         Parameters
@@ -145,11 +147,15 @@ class _Distributed(_Clusterer):
         X : dask array or data frame of shape (n_samples, n_features)
         y : ignored
         sample_weight : dask array or series, array or scalar, optional
+        delayed : bool, default=False
+            Whether to compute it when somebody asks for it, or now. What is wrong with a partition is said by then.
 
         Returns
         -------
-        score : float
+        score : float, or dask array of shape ()
         """
+        if delayed:
+            return self._delayed_score(self._opened(X, reset=False), sample_weight)
         data = Partitions(client_of(self.client), self._opened(X, reset=False), sample_weight)
 
         def measured(points: RemotePoints) -> float:
@@ -159,8 +165,20 @@ class _Distributed(_Clusterer):
 
         return data.run(measured)
 
+    def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
+        """As `score`: limbs of J, of every partition on the grid of all, are added in integers."""
+        blocks = array.to_delayed().ravel()
+        weights = [None] * len(blocks) if sample_weight is None else paired(sample_weight, array).to_delayed()
+        parts = [dask.delayed(_part)(block, weights[i], i) for i, block in enumerate(blocks)]
+        box = dask.delayed(_joined)([dask.delayed(_box)(part, self.backend) for part in parts], self._centers())
+        costs = [dask.delayed(_costs)(part, self._centers(), box, self.backend) for part in parts]
+        return da.from_delayed(dask.delayed(_summed)(costs, box), (), np.float64)
+
     def get_combined_model(self) -> Any:
-        """The fitted model for points in memory: without `labels_`, and with no ties to the cluster.
+        """The fitted model for points in memory, with no ties to the cluster.
+
+        It has no `labels_`: those are as many as the points, and stay with the workers. `labels_.compute()` of this
+        model brings them here.
 
         Returns
         -------
@@ -198,12 +216,17 @@ class _Distributed(_Clusterer):
         n = MANY if np.isnan(array.shape[0]) else array.shape[0]
         points = _Unread((np.broadcast_to(np.float32(0), (n, array.shape[1])),))
         seeding.starts(SimpleNamespace(points=points), self.init, k, seed)
-        if self.spread == "restarts" and (self.callback is not None or self.progress):
-            raise ValueError("callback and progress cannot go with spread='restarts', where nobody sees all of them.")
+        if self.spread == "restarts" and self._watched(self.callback):
+            what = "callback, progress and checkpoint"
+            raise ValueError(f"{what} cannot go with spread='restarts', where nobody sees all of them.")
         try:
             self._search(points, k, restarts, seed, self.callback)
         except _Checked:
             return
+
+    def _watched(self, callback: Callback | None) -> bool:
+        """Whether somebody wants to see all restarts."""
+        return callback is not None or self.progress or self.checkpoint is not None
 
     def _spread(
         self, data: Partitions, points: RemotePoints, k: int, restarts: int, seed: int, callback: Callback | None
@@ -212,7 +235,7 @@ class _Distributed(_Clusterer):
         client = data.client
         workers = sorted(client.nthreads())
         small = points.n * points.d * points.dtype.itemsize <= COPIED
-        watched = callback is not None or self.progress
+        watched = self._watched(callback)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
             return self._search(points, k, restarts, seed, callback)
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
@@ -270,6 +293,40 @@ def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
         return returned(ops.distances(centers), points)
 
 
+def _part(block: Any, weights: Any, number: int) -> Points | None:
+    """A partition that is looked at when it is computed; None for an empty one."""
+    chunk = chunk_of(block, number)
+    known = None if weights is None else weights_of([weights], [chunk])
+    return points_of([chunk], known) if len(chunk) else None
+
+
+def _box(points: Points | None, backend: str) -> Bounds | None:
+    if points is None:
+        return None
+    with hold(points, backend) as ops:
+        return ops.box()  # type: ignore[attr-defined]
+
+
+def _joined(boxes: Sequence[Bounds | None], centers: np.ndarray) -> Bounds:
+    """The box of all points and the centres."""
+    some = Bounds.merge([box for box in boxes if box is not None])
+    check_heaviest(some.weight)
+    return some.joined(centers)
+
+
+def _costs(points: Points | None, centers: np.ndarray, box: Bounds, backend: str) -> np.ndarray:
+    if points is None:
+        return np.zeros((3, 1), np.int64)
+    grid = Grid.around(box, box.low)
+    with hold(points, backend) as ops:
+        ops.agree(box, grid)  # type: ignore[attr-defined]
+        return ops.costs(centers[None], ops.label(centers[None]), grid.cost)  # type: ignore[attr-defined]
+
+
+def _summed(costs: Sequence[np.ndarray], box: Bounds) -> float:
+    return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(box, box.low).cost)[0])
+
+
 class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
     """`gputabu.TabuKMeans` for dask arrays and data frames, with the bits of that one.
 
@@ -285,7 +342,7 @@ class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
         What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
         "restarts": all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is
         "restarts" where `X` has at most 256 MiB, there are at least as many restarts as workers, and nobody watches by
-        `progress` or `callback`. The result is the same.
+        `progress`, `callback` or `checkpoint`. The result is the same.
     **parameters
         As for `gputabu.TabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
 

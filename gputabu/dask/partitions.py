@@ -130,6 +130,16 @@ def aligned(weights: Any, X: da.Array, sized: Callable[[da.Array], da.Array]) ->
     return weights.rechunk(X.chunks[:1])
 
 
+def paired(weights: Any, X: da.Array) -> da.Array:
+    """As `aligned`, without computing anything: where nobody knows how long X is, partitions must belong together."""
+    if not np.isnan(X.shape[0]):
+        return aligned(weights, X, lambda w: w)
+    lazy = weights.to_dask_array() if hasattr(weights, "to_dask_array") else weights
+    if not isinstance(lazy, da.Array) or lazy.numblocks != X.numblocks[:1]:
+        raise ValueError("sample_weight must have the partitions of X where X has an unknown number of rows.")
+    return lazy
+
+
 def as_array(X: Any) -> da.Array:
     """A dask array or data frame as an array that is not cut along its features."""
     if hasattr(X, "to_dask_array"):
