@@ -11,7 +11,7 @@ from gputabu import draws
 from gputabu.backend import numba_kernels as kernels
 from gputabu.backend import pairing
 from gputabu.backend.numba_kernels import BLOCK, Centers, Desk, Roams, Rules, Stand, Twos
-from gputabu.backend.numba_restarts import SLICE, STATE_BYTES, held, show, small, stops
+from gputabu.backend.numba_restarts import STATE_BYTES, held, show, small, stops
 from gputabu.backend.ops import Assigned, Pairs, Roamed, Roaming
 from gputabu.draws import Purpose
 from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
@@ -19,8 +19,10 @@ from gputabu.points import ENOUGH_BITS, POTENTIAL_BITS, Block
 if TYPE_CHECKING:
     from gputabu.backend.numba_ops import NumbaOps
 
-#: Passes over the points in an iteration, about, of the kind that `SLICE` counts.
+#: Passes over the points in an iteration, about, and work (points times centres times features) between two looks at
+#: whether to stop early: some milliseconds, as these searches are mostly ended by `max_time`.
 PASSES = 8
+SLICE = 1 << 23
 #: Iterations between two looks at whether to stop early, at the most.
 LONGEST = 256
 #: Work of a pass (points times centres times features) up to which a thread may have a search for itself, if there are
