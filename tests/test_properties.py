@@ -339,7 +339,7 @@ def odd_points(draw) -> tuple[np.ndarray, np.ndarray | None]:
     elif kind == "denormal":
         X *= 1e-43 if dtype is np.float32 else 1e-98
     elif kind == "largest":
-        X *= (3e38 if dtype is np.float32 else 1e100) / np.abs(X).max()
+        X *= (3e38 if dtype is np.float32 else 9.99e99) / np.abs(X).max()
     else:
         X = X[rng.integers(3, size=n)]
     X = X.astype(dtype)
