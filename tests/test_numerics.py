@@ -20,7 +20,7 @@ from hypothesis.extra.numpy import arrays
 
 from gputabu import Points, lloyd
 from gputabu.backend import hold
-from gputabu.points import Grid
+from gputabu.points import COORDINATE, Grid
 
 
 def trials(least: int, backend: str) -> settings:
@@ -186,9 +186,10 @@ def test_J_and_centroids_in_rational_arithmetic(backend):
             wanted = oracle.centroid([points[i] for i in members], [heavy[i] for i in members])
             for j in range(d):
                 reach = max(abs(Fraction(float(v))) for v in (bounds.low[j], bounds.high[j]))
-                assert abs(Fraction(means[k, j]) - wanted[j]) <= 2 * reach * Fraction(8, 2**52) * (
-                    1 if weights is None else 100
+                rounding = reach * (1 if weights is None else 100) * Fraction(16, 2**52) + Fraction(2) ** (
+                    COORDINATE - 56
                 )
+                assert abs(Fraction(means[k, j]) - wanted[j]) <= rounding
         tally.tried("J in rational arithmetic")
 
     once()

@@ -203,8 +203,9 @@ def test_kmeans_is_that_of_exact_arithmetic(case, repeated, backend):
     method=st.sampled_from(["K-Means", "quantized"]),
 )  # fmt: skip
 def test_a_far_outlier_leaves_the_others_alone(case, method, e, backend):
-    X = case.X.astype(np.float64)
-    far = np.concatenate([X, [[20.0 * case.unit * 2**e] * X.shape[1]]])
+    unit = math.lcm(case.unit, 9, 17)  # one point more: its weight must divide them too
+    X = case.X.astype(np.float64) / case.unit * unit
+    far = np.concatenate([X, [[20.0 * unit * 2**e] * X.shape[1]]])
     weights = None if case.weights is None else np.append(case.weights, 1)
     without = replace(case, X=X).cluster(method, backend)
     found = replace(case, X=far, k=case.k + 1, weights=weights, init=[*case.init, len(X)]).cluster(method, backend)
@@ -338,7 +339,7 @@ def odd_points(draw) -> tuple[np.ndarray, np.ndarray | None]:
     elif kind == "denormal":
         X *= 1e-43 if dtype is np.float32 else 1e-98
     elif kind == "largest":
-        X *= (3e38 if dtype is np.float32 else 1e100) / np.abs(X).max()
+        X *= (3e38 if dtype is np.float32 else 9.99e99) / np.abs(X).max()
     else:
         X = X[rng.integers(3, size=n)]
     X = X.astype(dtype)
