@@ -170,7 +170,7 @@ def test_a_damaged_file_is_read_or_refused(name, sound, tmp_path):
                 (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / other).write_bytes(sound[other])
 
-    @settings(max_examples=tally.trials(25))
+    @settings(max_examples=25 if tally.EFFORT == 1 else tally.trials(100))
     @given(damages(sound[name]))
     def fuzzed(content):
         path.write_bytes(content)
