@@ -23,7 +23,7 @@ from numpy.lib import format as npy
 from sklearn.utils.validation import check_is_fitted
 
 from gputabu.backend import BackendUnavailable, resolve, to_numpy
-from gputabu.files import replacing
+from gputabu.files import reason, replacing
 from gputabu.results import Stop, Trace
 from gputabu.validation import check_labels
 
@@ -133,7 +133,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         except _Refused as error:
             raise ValueError(f"{path} {error}") from None
         except DAMAGE as error:
-            raise ValueError(f"{path} is not a model saved by gputabu, or is damaged: {error}.") from error
+            raise ValueError(f"{path} is not a model saved by gputabu, or is damaged: {reason(error)}.") from error
     try:
         resolve(model.backend)
     except BackendUnavailable as error:
