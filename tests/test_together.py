@@ -16,9 +16,10 @@ import tally
 from conftest import blobs
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gputabu import KMeans, TabuKMeans, TabuSearchClustering, select_k
+from gputabu.backend import workers
 from gputabu.backend.workers import thread_count
 
 X = blobs(90, 3, 4)
@@ -46,6 +47,31 @@ def test_threads(model, backend):
             assert found == alone
             tally.tried("fits in threads beside each other")
     assert (threading.active_count(), threadpool_info()) == before
+
+
+def test_blas_gets_its_threads_back_from_whichever_fit_ends_last():
+    """threadpoolctl 3.8 lets only the thread restore them that took them."""
+
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    def first() -> None:
+        workers._BLAS.hold()
+        held.set()
+        ended.wait()
+
+    held, ended = threading.Event(), threading.Event()
+    other = threading.Thread(target=first)
+    with threadpool_limits(3, "blas"):
+        workers._release_control()
+        before = threads()
+        other.start()
+        held.wait()
+        assert threads() == {1}
+        workers._BLAS.release()
+        assert threads() == before
+        ended.set()
+        other.join()
 
 
 @pytest.mark.gpu
