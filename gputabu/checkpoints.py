@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from gputabu.archives import DAMAGE, Reader, Refused, Writer
+from gputabu.files import reason
 
 #: Version of the format, and of the searches: one that goes another way cannot continue what an earlier one left.
 VERSION = 1
@@ -144,7 +145,7 @@ class Checkpoint:
         except Refused as error:
             raise ValueError(f"checkpoint='{self.path}' {error}") from None
         except DAMAGE as error:
-            what = f"is no checkpoint of gputabu, or is damaged ({error})"
+            what = f"is no checkpoint of gputabu, or is damaged ({reason(error)})"
             raise ValueError(f"checkpoint='{self.path}' {what}; remove it to begin anew.") from error
 
 

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from gputabu.archives import DAMAGE, Reader, Refused, Unstorable, Writer
 from gputabu.backend import BackendUnavailable, resolve, to_numpy
+from gputabu.files import reason
 from gputabu.results import Stop, Trace
 from gputabu.validation import check_labels
 
@@ -104,7 +105,7 @@ def load(path: str | os.PathLike[str]) -> Any:
         except Refused as error:
             raise ValueError(f"{path} {error}") from None
         except DAMAGE as error:
-            raise ValueError(f"{path} is not a model saved by gputabu, or is damaged: {error}.") from error
+            raise ValueError(f"{path} is not a model saved by gputabu, or is damaged: {reason(error)}.") from error
     try:
         resolve(model.backend)
     except BackendUnavailable as error:

@@ -17,6 +17,8 @@ from gputabu import KMeans, TabuKMeans, quantized, relocation
 X = blobs(60, 2, 4)
 #: Bytes that Python's and NumPy's own caches may take meanwhile.
 TRACED, RESIDENT = 100_000, 16 << 20
+#: The effort from which on runs are really long.
+LONG = 10
 
 
 def resident() -> int:
@@ -53,8 +55,9 @@ def test_many_small_fits(backend):
         if i % 10 == 0:
             TabuKMeans(3, max_iter=5, random_state=i, backend=backend).fit(X)
 
-    check_flat(fit, tally.trials(250))
-    tally.tried("small fits in one process, memory flat", tally.trials(250))
+    times = tally.trials(80) if tally.EFFORT < LONG else 10_000
+    check_flat(fit, times)
+    tally.tried("small fits in one process, memory flat", times)
 
 
 @pytest.mark.gpu
@@ -77,7 +80,8 @@ def test_many_small_fits_on_a_device():
 @pytest.mark.parametrize("name", ["quantized", "relocation"])
 def test_many_iterations(name, backend, capsys):
     """The tabu list and the trace grow, as they must; nothing else does, and no iteration takes longer for it."""
-    times, search = tally.trials(1250), {"quantized": quantized.search, "relocation": relocation.search}[name]
+    search, least = {"quantized": (quantized.search, 600), "relocation": (relocation.search, 200)}[name]
+    times = 100_000 if name == "quantized" and tally.EFFORT >= LONG else tally.trials(least)
     marks: list[float] = []
     found = search(
         X, 4, max_iter=times, patience=times, seed=0, backend=backend,

@@ -16,9 +16,10 @@ import tally
 from conftest import blobs
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from threadpoolctl import threadpool_info
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gputabu import KMeans, TabuKMeans, TabuSearchClustering, select_k
+from gputabu.backend import workers
 from gputabu.backend.workers import thread_count
 
 X = blobs(90, 3, 4)
@@ -40,12 +41,37 @@ def test_threads(model, backend):
     model = clone(model).set_params(backend=backend)
     alone = bits(clone(model).fit(X))
     before = threading.active_count(), threadpool_info()
-    times = 4 if backend == "cuda" else tally.trials(8)
+    times = tally.trials(2 if backend == "cuda" else 4)
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: bits(clone(model).fit(X)), range(times)):
             assert found == alone
             tally.tried("fits in threads beside each other")
     assert (threading.active_count(), threadpool_info()) == before
+
+
+def test_blas_gets_its_threads_back_from_whichever_fit_ends_last():
+    """threadpoolctl 3.8 lets only the thread restore them that took them."""
+
+    def threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    def first() -> None:
+        workers._BLAS.hold()
+        held.set()
+        ended.wait()
+
+    held, ended = threading.Event(), threading.Event()
+    other = threading.Thread(target=first)
+    with threadpool_limits(3, "blas"):
+        workers._release_control()
+        before = threads()
+        other.start()
+        held.wait()
+        assert threads() == {1}
+        workers._BLAS.release()
+        assert threads() == before
+        ended.set()
+        other.join()
 
 
 @pytest.mark.gpu
@@ -73,7 +99,7 @@ import multiprocessing, sys, threading
 import numpy as np
 from test_together import MODELS, X, bits, clone, threadpool_info
 
-backend, start, trials = sys.argv[1], sys.argv[2], int(sys.argv[3])
+backend, trials = sys.argv[1], int(sys.argv[2])
 models = [clone(model).set_params(backend=backend) for model in MODELS]
 
 def work(number):
@@ -88,26 +114,22 @@ if __name__ == "__main__":
     busy = threading.Thread(target=go_on)  # a fork must find no lock that this one holds
     busy.start()
     for _ in range(max(1, trials // 8)):
-        with multiprocessing.get_context(start).Pool(2) as pool:
+        with multiprocessing.get_context("fork").Pool(2) as pool:
             found = pool.map_async(work, range(8)).get(timeout=600)
         assert all(bits == expected[number % len(models)][0] for number, (bits, _) in enumerate(found))
-        if start == "fork":
-            assert all(threads == expected[0][1] for _, threads in found), (found[0][1], expected[0][1])
+        assert all(threads == expected[0][1] for _, threads in found)  # BLAS has those that it had before the fit
         print("held", flush=True)
     stop.set()
     busy.join()
 """
 
 
-@pytest.mark.parametrize(
-    ("backend", "start"),
-    [("numpy", "fork"), *(pytest.param("numba", start, marks=pytest.mark.numba) for start in ("fork", "spawn"))],
-)
-def test_processes(start, backend, tmp_path):
-    """Forked in the middle of a fit, or begun anew."""
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("numba", marks=pytest.mark.numba)])
+def test_processes(backend, tmp_path):
+    """Forked in the middle of another thread's fit. That processes begun anew hold too, joblib's show below."""
     script = tmp_path / "forked.py"
     script.write_text(FORKED)
-    run = [sys.executable, "-W", "ignore::DeprecationWarning", str(script), backend, start, str(tally.trials(8))]
+    run = [sys.executable, "-W", "ignore::DeprecationWarning", str(script), backend, str(tally.trials(8))]
     here = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(run, capture_output=True, text=True, env=here)
     assert done.returncode == 0, done.stderr

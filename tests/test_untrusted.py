@@ -170,7 +170,7 @@ def test_a_damaged_file_is_read_or_refused(name, sound, tmp_path):
                 (tmp_path / other).parent.mkdir(parents=True, exist_ok=True)
                 (tmp_path / other).write_bytes(sound[other])
 
-    @settings(max_examples=tally.trials(40))
+    @settings(max_examples=25 if tally.EFFORT == 1 else tally.trials(100))
     @given(damages(sound[name]))
     def fuzzed(content):
         path.write_bytes(content)
@@ -262,7 +262,7 @@ def test_commands_refuse_in_a_sentence(name, sound, tmp_path):
     (tmp_path / "a.csv").write_bytes(sound["a.csv"])
     path = tmp_path / ("found" if name == "model" else f"damaged.{name.split('.')[1]}")
 
-    @settings(max_examples=tally.trials(6))
+    @settings(max_examples=tally.trials(3))
     @given(damages(sound[name]))
     def fuzzed(content):
         path.write_bytes(content)
@@ -298,7 +298,7 @@ class Elements(HTMLParser):
 
 
 def test_pages_escape_what_comes_from_data(tmp_path):
-    @settings(max_examples=tally.trials(4), phases=[Phase.generate])  # each takes a second
+    @settings(max_examples=tally.trials(2), phases=[Phase.generate])  # each takes a second
     @given(st.lists(HOSTILE, min_size=2, max_size=2, unique_by=lambda name: name.strip()), HOSTILE)
     def hostile(columns, stem):
         folder = tmp_path / "pages"

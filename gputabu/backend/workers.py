@@ -111,9 +111,8 @@ class _Blas:
 
     def _begin_again(self) -> None:
         """In a process that was forked: the fits that hold BLAS are those of the other."""
-        if self.limit is not None:
-            self.limit.__exit__(None, None, None)
-        self.holders, self.limit = 0, None
+        self.holders = 0
+        self._restore()
         self.lock.release()
 
     def hold(self) -> None:
@@ -121,14 +120,30 @@ class _Blas:
             self.holders += 1
             if self.holders == 1:
                 controller = _controller()
-                self.limit = controller and controller.limit(limits=1).__enter__()
+                self.limit = controller and controller.limit(limits=1)
 
     def release(self) -> None:
         with self.lock:
             self.holders -= 1
-            if self.holders == 0 and self.limit is not None:
-                self.limit.__exit__(None, None, None)
-                self.limit = None
+            if self.holders == 0:
+                self._restore()
+
+    def _restore(self) -> None:
+        """Give BLAS its threads back. The fit that ends last need not be in the thread of the first, and from
+        threadpoolctl 3.8 on only that one may, unless it is told otherwise.
+        """
+        if self.limit is not None:
+            _release_control()
+            self.limit.restore_original_limits()
+            _release_control()
+            self.limit = None
+
+
+def _release_control() -> None:
+    from threadpoolctl import OpenBLASController
+
+    if hasattr(OpenBLASController, "clear_controlling_thread"):
+        OpenBLASController.clear_controlling_thread(force=True)
 
 
 @functools.cache
