@@ -26,6 +26,8 @@ from gputabu.files import reason
 VERSION = 1
 #: The entry of the archive that says what the others are.
 HEAD = "checkpoint.json"
+#: The attributes of a checkpoint that are in its file.
+CONTENT = ("identity", "batches", "stages", "under_way")
 #: Seconds from one write to the next: little to lose, and much longer than a write takes.
 EVERY = 30.0
 
@@ -130,8 +132,7 @@ class Checkpoint:
 
     def write(self) -> None:
         writer = Writer()
-        content = {name: _made(getattr(self, name)) for name in ("identity", "batches", "stages", "under_way")}
-        plain = {name: writer.plain(value, name) for name, value in content.items()}
+        plain = {name: writer.plain(_made(getattr(self, name)), name) for name in CONTENT}
         writer.save(self.path, HEAD, {"version": VERSION, **plain})
         self._new, self._written = False, time.monotonic()
 
@@ -140,7 +141,9 @@ class Checkpoint:
             with self.path.open("rb") as file:
                 reader = Reader(file, self.path.stat().st_size)
                 head = reader.head(HEAD, VERSION)
-                for name in ("identity", "batches", "stages", "under_way"):
+                if head["version"] < VERSION:
+                    raise Refused("was saved by an earlier gputabu, whose searches went other ways.")
+                for name in CONTENT:
                     setattr(self, name, reader.value(head[name]))
         except Refused as error:
             raise ValueError(f"checkpoint='{self.path}' {error}") from None

@@ -139,7 +139,9 @@ def identify(watch: Watch, ops: Ops, parameters: dict[str, Any]) -> None:
     if watch.checkpoint is not None:
         points = ops.points
         shape = {"n_samples": points.n, "n_features": points.d, "dtype": str(points.dtype)}
-        watch.checkpoint.begin(parameters | shape | {"X": fingerprint(ops)})
+        numbers = parameters["restarts"]
+        count = {"restarts": len(numbers)} if numbers == list(range(len(numbers))) else {}
+        watch.checkpoint.begin(parameters | count | shape | {"X": fingerprint(ops)})
 
 
 def fingerprint(ops: Ops) -> str:

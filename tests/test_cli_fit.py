@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import gputabu
 from gputabu import cli
+from gputabu.checkpoints import Checkpoint
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 COMMAND = [sys.executable, "-m", "gputabu"]
@@ -270,7 +271,7 @@ def test_pipes(iris_csv, tmp_path):
 def test_ctrl_c_leaves_the_best_so_far(large_npy, tmp_path):
     out = tmp_path / "out"
     command = [*COMMAND, "fit", large_npy, "-k", "20", "--max-iter", "1000000", "--patience", "1000000"]
-    command += ["--backend", "numpy", "--out", out]
+    command += ["--backend", "numpy", "--out", out, "--checkpoint", tmp_path / "fit.ckpt"]
     code = "import runpy, signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     code += "runpy.run_module('gputabu', run_name='__main__')"  # whatever the tests were started with
     command[1:3] = ["-c", code]
@@ -285,6 +286,17 @@ def test_ctrl_c_leaves_the_best_so_far(large_npy, tmp_path):
     assert "Interrupted: this is the best found so far." in (out / "report.html").read_text()
     assert len(gputabu.load(out / "model.npz").labels_) == 20_000
     assert not [path for path in out.iterdir() if path.name.startswith(".")]
+    name, state = Checkpoint(tmp_path / "fit.ckpt", bool).under_way
+    assert name == "search" and state["made"] >= 1  # from where it would go on
+
+
+def test_a_checkpoint_is_gone_on_from(iris_csv, tmp_path):
+    given = (iris_csv, "-k", 3, "--id", "plant", "--json", "--checkpoint", tmp_path / "fit.ckpt")
+    first, second = (json.loads(fit(*given).stdout) for _ in range(2))
+    assert (tmp_path / "fit.ckpt").exists()
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    other = fit(*given, "--scale", "zscore")
+    assert other.exit_code == 2 and "fit.ckpt' is of a fit with other values of X; remove it" in other.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals")

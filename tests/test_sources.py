@@ -147,7 +147,7 @@ def test_estimators(file, tmp_path):
 
 def test_a_memory_map_is_fitted_as_it_is(file, tmp_path, monkeypatch):
     """Points and labels in files, without a word about chunks."""
-    monkeypatch.setattr(chunked, "__defaults__", (5000, None))
+    monkeypatch.setitem(chunked.__kwdefaults__, "chunk_bytes", 5000)
     X = data()[0]
     plain, path = KMeans(5, random_state=0).fit(X), file(X)
     for given in (
