@@ -389,11 +389,11 @@ def test_a_killed_client_goes_on(client, tmp_path):
     plain = gputabu.TabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy").fit(X)
     for trial in range(tally.trials(1)):
         path = tmp_path / f"{trial}"
-        for attempt in range(3):
+        for attempt in range(2):
             given = [client.scheduler.address, tmp_path / "X.npy", path]
             process = subprocess.Popen([sys.executable, "-c", PROGRAM, *given], stdout=subprocess.PIPE)
             process.stdout.readline()
-            if attempt < 2:
+            if attempt == 0:
                 time.sleep(chance.uniform(0.2, 1.5))
                 process.kill()
             process.communicate(timeout=HANGS)
@@ -403,7 +403,7 @@ def test_a_killed_client_goes_on(client, tmp_path):
             np.testing.assert_array_equal(found["current"], plain.trace_.current)
             np.testing.assert_array_equal(found["means"], plain.trace_.means)
             np.testing.assert_array_equal(found["inertias"], plain.inertias_)
-        tally.tried("Fit killed and continued from its checkpoint", 2)
+        tally.tried("Fit killed and continued from its checkpoint")
 
 
 def test_points_that_are_gone_for_good(client):
