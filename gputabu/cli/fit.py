@@ -16,6 +16,7 @@ from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, tell
 from gputabu.files import ARRAYS, read
 from gputabu.folder import LABELS, MODEL, Folder
+from gputabu.interrupts import Interrupts
 from gputabu.recipe import Recipe
 from gputabu.report import fit_page
 from gputabu.tables import Selection
@@ -118,7 +119,8 @@ def fit(
     begun = time.perf_counter()
     model.fit(points)
     account = Account(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
-    written = UNWRITTEN if folder is None else keep(account, folder, form)
+    with Interrupts() as late:  # what was found is written; libraries that are loaded for it cannot be interrupted
+        written = UNWRITTEN if folder is None else keep(account, folder, form)
     if as_json:
         files = None if folder is None else {name: str(folder.path / name) for name in folder.written}
         typer.echo(json.dumps(account.plain() | {"files": files}))
@@ -126,6 +128,9 @@ def fit(
         typer.echo(f"{account.text()}\n\n{written}")
     if account.interrupted:
         tell(ctx, "interrupted; this is the best found so far.")
+    elif late.asked:
+        tell(ctx, "interrupted when the search was over; all was written.")
+    if account.interrupted or late.asked:
         raise typer.Exit(130)
 
 

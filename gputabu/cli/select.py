@@ -15,6 +15,7 @@ from gputabu.cli.app import Command, Debug, app, command, tell
 from gputabu.criteria import LARGEST_IS_BEST
 from gputabu.files import replacing
 from gputabu.folder import LABELS, Folder, csv_text
+from gputabu.interrupts import Interrupts
 from gputabu.recipe import Recipe
 from gputabu.report import selection_page
 from gputabu.selection import KSelection
@@ -77,13 +78,15 @@ def select_k(
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
     recipe = Recipe.of(table, scale)
     found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
-    written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
+    with Interrupts() as late:  # as for fit
+        written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
     typer.echo(json.dumps(plain(found), indent=2) if as_json else "\n\n".join(filter(None, [repr(found), written])))
     if plot is not None:
         with replacing(plot) as aside:
             found.plot().figure.savefig(aside)
     if found.interrupted:
         tell(ctx, "interrupted; these K were finished.")
+    if found.interrupted or late.asked:
         raise typer.Exit(130)
 
 
