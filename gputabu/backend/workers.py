@@ -15,6 +15,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gputabu.interrupts import Interrupts
+
 Task = TypeVar("Task")
 Part = TypeVar("Part")
 
@@ -51,16 +53,23 @@ class Workers:
         self._pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Workers:
-        _BLAS.hold()
+        with Interrupts() as late:  # Ctrl-C half-way would leave BLAS with one thread for good
+            _BLAS.hold()
+        if late.asked:
+            self.__exit__()
+            raise KeyboardInterrupt
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
-            if self._pool is not None:
-                self._pool.shutdown()
-                self._pool = None
-        finally:  # Ctrl-C may come here too
-            _BLAS.release()
+        with Interrupts() as late:
+            try:
+                if self._pool is not None:
+                    self._pool.shutdown()
+                    self._pool = None
+            finally:  # a second Ctrl-C may come here
+                _BLAS.release()
+        if late.asked:
+            raise KeyboardInterrupt
 
     def map(self, run: Callable[[Iterable[Task]], Part], tasks: Iterable[Task]) -> list[Part]:
         """Deal the tasks to the threads; `run` gets an iterator over tasks and returns their merged part."""
