@@ -64,7 +64,7 @@ def run(part: str, effort: int) -> dict:
     """The trials of one file of tests: counts by row, whether all held, and how long it took."""
     begun = time.time()
     with tempfile.TemporaryDirectory() as folder:
-        environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder, "GPUTABU_TRIALS": "1"}
+        environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"test_{part}.py")]
         code = subprocess.run([*command, *CHOSEN.get(part, [])], cwd=ROOT, env=environment).returncode
         counts: Counter[str] = Counter()
