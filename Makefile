@@ -1,6 +1,8 @@
 # make demo   cluster Iris as the paper does, print its Table I beside ours, write a picture
 # make test   everything that can be tested on this machine
 # make trust  the same things broken and repeated for half an hour; writes docs/reliability.md
+# make coverage  which lines and branches the tests run; leaves coverage.json for the same page
+# make mutants   which small changes of the code the tests notice; leaves tests/mutants.json, takes an hour
 # make check  lint, format, types, import layers
 # make docs   the documentation as a site, into site/; a warning fails it
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
@@ -15,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test trust check format docs bench bench-quality counts kernel-table notebooks wheel clean
+.PHONY: demo test trust coverage mutants check format docs bench bench-quality counts kernel-table notebooks wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -26,6 +28,20 @@ test: $(READY) $(VENV)/.cupy
 
 trust: $(READY)
 	$(BIN)/python tests/trust.py
+
+# Once more without compiling, on small data: what numba compiles is Python, and only so are its lines seen.
+coverage: $(READY) $(VENV)/.cupy
+	rm -f .coverage coverage.json
+	GPUTABU_CUPY=$(CURDIR)/$(VENV)/cupy $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto -m numba -W "ignore:overflow encountered" \
+	  --cov --cov-append --cov-report= tests/test_bits.py
+	$(BIN)/python -m coverage json -q
+	$(BIN)/python -m coverage report --skip-covered --fail-under=95
+
+# In a folder of its own, as it wants an older pytest; with one thread, as it forks where others have started threads.
+mutants: $(VENV)/mutants/.ready
+	CXX=none OMP_NUM_THREADS=1 $(VENV)/mutants/bin/mutmut run
+	$(VENV)/mutants/bin/python tests/mutants.py
 
 check: $(READY)
 	$(BIN)/ruff check .
@@ -62,10 +78,16 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist demo quality site docs/made .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist demo quality site docs/made mutants coverage.json .coverage .trust.json .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.cupy: $(READY)
 	-$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/cupy cupy-cuda12x cuda-pathfinder
+	@touch $@
+
+$(VENV)/mutants/.ready: $(READY)
+	$(BIN)/python -m venv $(VENV)/mutants
+	$(VENV)/mutants/bin/python -m pip install --quiet mutmut==3.8.0 'pytest<9' '.[test]'
+	$(VENV)/mutants/bin/python -m pip uninstall --quiet --yes gputabu
 	@touch $@
 
 # Debian keeps venv in a package of its own.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans
 from gputabu.backend import certified, hold, resolve
+from gputabu.backend.ops import Moves
 from gputabu.points import Grid, Totals
 
 
@@ -19,6 +20,14 @@ def canonical(X, centers):
     for j in range(X.shape[1]):
         total += (X[:, None, j].astype(float) - centers[None, :, j]) ** 2
     return total
+
+
+@pytest.fixture(params=["whole", "in pieces"])
+def pieces(request, monkeypatch):
+    """Points and restarts as a whole, or a few at a time by three threads."""
+    if request.param == "in pieces":
+        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 40)
+        monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -74,7 +83,7 @@ def test_few_points_need_the_recheck(monkeypatch):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_totals_follow_the_labels_exactly(weighted, backend):
+def test_totals_follow_the_labels_exactly(weighted, backend, pieces):
     """Adding up what assignments change gives the totals of the last labels, to the last bit."""
     X = blobs(500, 3, 4, dtype=np.float32)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
@@ -99,7 +108,7 @@ def test_totals_follow_the_labels_exactly(weighted, backend):
                     np.testing.assert_allclose(means[r, k], expected, rtol=1e-13)
 
 
-def test_survey_finds_the_best_free_points(backend):
+def test_survey_finds_the_best_free_points(backend, pieces):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 6, size=(200, 2)).astype(float)
     with hold(Points.of(X), backend) as ops:
@@ -123,7 +132,7 @@ def test_survey_finds_the_best_free_points(backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_spreads_are_sums_of_distances(dtype, weighted, backend):
+def test_spreads_are_sums_of_distances(dtype, weighted, backend, pieces):
     rng = np.random.default_rng(5)
     X = (rng.normal(size=(700, 3)) + 50).astype(dtype)
     weights = rng.integers(0, 3, 700) * 0.7 if weighted else None
@@ -138,6 +147,63 @@ def test_spreads_are_sums_of_distances(dtype, weighted, backend):
     for r in range(2):
         lengths = np.sqrt(canonical(X, centers[r])[np.arange(700), mine[r]]) * (1 if weights is None else weights)
         np.testing.assert_allclose(results[0][r], np.bincount(mine[r], lengths, 4), rtol=1e-13)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
+    """Nothing but ties, some of them between points of weight 0."""
+    X = np.random.default_rng(4).integers(0, 4, size=(120, 2)).astype(float)
+    weights = np.tile([0.0, 1.0, 2.0], 40) if weighted else None
+    centers = np.concatenate([X[::9], [[1.5, 1.5], [99, -99]]])
+    squares = canonical(X, centers)
+    if weighted:
+        squares[weights == 0] = np.inf
+    with hold(Points.of(X, weights), backend) as ops:
+        np.testing.assert_array_equal(ops.closest(centers), squares.argmin(axis=0))
+        value, rows = ops.near(centers)
+        np.testing.assert_array_equal(rows, squares.argmin(axis=0))
+        np.testing.assert_array_equal(value, squares.min(axis=0))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_distances_are_roots_of_the_canonical_squares(dtype, backend, pieces):
+    X = np.random.default_rng(6).normal(size=(90, 3)).astype(dtype)
+    centers = X[:7].astype(float) + 0.1
+    with hold(Points.of(X), backend) as ops:
+        found = ops.distances(centers)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, np.sqrt(canonical(X, centers)).astype(dtype))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_farthest_points_are_the_first_of_equals(weighted, backend, pieces):
+    X = np.random.default_rng(7).integers(0, 5, size=(100, 2)).astype(float)
+    weights = np.tile([0.0, 1.0], 50) if weighted else None
+    centers = np.array([[[0.0, 0], [4, 4]], [[2, 2], [0, 4]]])
+    with hold(Points.of(X, weights), backend) as ops:
+        labels = ops.label(centers)
+        for r in range(2):
+            mine = ops.fetch(labels, r)
+            squares = canonical(X, centers[r])[np.arange(100), mine] * (1 if weights is None else weights > 0)
+            rows, owners = ops.farthest(centers[r], labels, r, 9)
+            np.testing.assert_array_equal(rows, np.lexsort((np.arange(100), -squares))[:9])
+            np.testing.assert_array_equal(owners, mine[rows])
+            everything, _ = ops.farthest(centers[r], labels, r, 100)
+            assert len(everything) == np.count_nonzero(squares)  # who is on a centre is not far
+
+
+def test_moves_are_put_where_they_belong(backend):
+    X = blobs(50, 2, 3)
+    with hold(Points.of(X), backend) as ops:
+        labels = ops.label(np.stack([X[:3], X[3:6]]))
+        before = [ops.fetch(labels, r).copy() for r in range(2)]
+        rows, restarts = np.array([4, 7, 7]), np.array([0, 0, 1])
+        old = np.array([before[r][i] for r, i in zip(restarts, rows, strict=True)])
+        ops.put(labels, Moves(restarts, rows, old, (old + 1) % 3))
+        for r in range(2):
+            changed = np.flatnonzero(ops.fetch(labels, r) != before[r])
+            assert changed.tolist() == rows[restarts == r].tolist()
+            assert (ops.fetch(labels, r)[changed] == (before[r][changed] + 1) % 3).all()
 
 
 def test_rows_beyond_32_bits_keep_their_number():

@@ -37,6 +37,10 @@ SEARCHES = {
         quantized.search,
         {"restarts": 2, "max_iter": 8, "patience": 2, "scope": "global", "n_neighbors": 2, "refine": "hartigan"},
     ),
+    "quantized, globally all tabu": (
+        quantized.search,
+        {"n_clusters": 9, "max_iter": 20, "patience": 20, "scope": "global", "weights": WEIGHTS},
+    ),
     "quantized, all tabu": (quantized.search, {"max_iter": 15, "patience": 15, "weights": WEIGHTS}),
     "relocation": (relocation.search, {"restarts": 3, "max_iter": 6, "patience": 3, "go_back": 2, "returns": 2}),
     "relocation, to a target": (relocation.search, {"restarts": 2, "max_iter": 9, "target": 140.0, "weights": WEIGHTS}),

@@ -8,6 +8,7 @@ import sklearn.cluster
 from conftest import blobs, same
 
 from gputabu import Points, Stop, lloyd
+from gputabu.backend.ops import Descended
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 
@@ -119,3 +120,11 @@ def test_far_from_the_origin(backend):
     assert len(set(found.labels[:200])) == len(set(found.labels[200:])) == 1
     direct = sum(((X[found.labels == k] - found.centers[k].astype(float)) ** 2).sum() for k in range(2))
     assert found.inertia == pytest.approx(direct, rel=1e-12)
+
+
+def test_trace_of_a_backend_that_descends_by_itself():
+    current = np.array([[9.0, 7, 8, np.nan], [5, 5, 4, 3]])
+    moves = np.array([[2, 1, -1], [3, 2, 1]])
+    trace = lloyd._trace(Descended(np.zeros((2, 1, 1)), [Stop.CONVERGED] * 2, current, moves))
+    np.testing.assert_array_equal(trace.best, [[9, 7, 7, np.nan], [5, 5, 4, 3]])
+    assert trace.current is current and trace.moves is moves

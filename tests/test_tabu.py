@@ -7,7 +7,7 @@ import pytest
 
 from gputabu import tabu
 from gputabu.results import NOISE, lowest
-from gputabu.tabu import Best, Memory
+from gputabu.tabu import Best, Memory, Recent
 
 
 def filled(rows, shared: bool = False) -> Memory:
@@ -85,6 +85,38 @@ def test_take_keeps_and_separates():
     assert some.rows[:, 0].tolist() == [[3], [1]]
     some.push(np.array([[4], [4]]))
     assert memory.rows[:, 0].tolist() == [[1], [2], [3]]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_memory_goes_on_from_its_rows(shared):
+    memory = filled([[3, 4, 4], [4, 9, 7]], shared)
+    again = Memory.resumed(memory.rows.copy(), shared)
+    assert again.shared is shared
+    for each in (memory, again):
+        assert (
+            each.release(np.array([[[True, True, False], [False] * 3]]), np.array([[True, False]])).max() == 4 - shared
+        )
+        each.push(np.array([[5, 6]]))
+        each.push(np.array([[5, 8]]))
+    assert again.rows.tolist() == memory.rows.tolist()
+    assert again.length.tolist() == memory.length.tolist()
+    assert again.length.dtype == np.int64
+
+
+def test_what_was_lately_done():
+    recent = Recent(2, 3)
+    assert not recent.holds(np.array([[0, 1]])).any()
+    for step, values in enumerate([(4, 7), (5, 8), (6, 9), (0, 0)]):
+        recent.push(step, np.array(values))
+    assert recent.ring.tolist() == [[0, 5, 6], [0, 8, 9]]
+    assert recent.holds(np.array([[4, 5, 8]])).tolist() == [[False, True, False], [False, False, True]]
+    assert recent.holds(np.array([[4, 6], [9, 7]])).tolist() == [[False, True], [True, False]]
+    again = Recent.resumed(recent.ring.copy())
+    again.push(4, np.array([1, 2]))
+    assert again.ring.tolist() == [[0, 1, 6], [0, 2, 9]]
+    nothing = Recent(2, 0)
+    nothing.push(3, np.array([1, 2]))
+    assert not nothing.holds(np.array([[1, 2]])).any()
 
 
 def test_best_so_far():

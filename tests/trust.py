@@ -1,10 +1,8 @@
 """Try to break it, for half an hour, and write docs/reliability.md about it: `make trust`.
 
 Every file of tests below runs by itself, with GPUTABU_EFFORT times its trials. What they count (`tally.tried`) is
-added up and kept in .trust.json, so that some can be run again (`--only faults`) and the page has all. Where
-coverage.json (of `coverage json`) and tests/mutants.json are there, the page has them too; the latter is
-
-    {module: {"mutants": 120, "killed": 118, "survivors": [{"line": 17, "change": "< to <=", "why": "..."}]}}
+added up and kept in .trust.json, so that some can be run again (`--only faults`) and the page has all. What `make
+coverage` and `make mutants` left in coverage.json and tests/mutants.json is on the page too.
 """
 
 from __future__ import annotations
@@ -109,17 +107,21 @@ def table(told: dict, found: dict[str, str]) -> str:
 
 
 def covered(path: Path) -> list[str]:
-    """What share of the lines the tests run, where that was measured."""
+    """What share of the lines and branches the tests run, where that was measured."""
     if not path.exists():
         return []
     told = json.loads(path.read_text())
-    files = {name: file["summary"]["percent_covered"] for name, file in told["files"].items()}
-    least = sorted(files.items(), key=lambda item: item[1])[:8]
-    lines = [f"| `{name}` | {share:.1f} % |" for name, share in least]
+    total = told["totals"]
+    lines = total["covered_lines"] / total["num_statements"]
+    branches = total["covered_branches"] / total["num_branches"]
+    least = sorted(told["files"].items(), key=lambda item: item[1]["summary"]["percent_covered"])[:8]
+    rows = [f"| `{name}` | {file['summary']['percent_covered']:.1f} % |" for name, file in least]
     head = (
-        f"The tests run {told['totals']['percent_covered']:.1f} % of the package. The files with the smallest share:\n"
+        f"The tests run {lines:.1%} of the {total['num_statements']:,} statements of the package and take "
+        f"{branches:.1%} of its {total['num_branches']:,} branches, on all backends together (`make coverage`). Files "
+        "with the smallest share:\n"
     )
-    return ["## Coverage\n", head, "\n".join(["| file | covered |", "|---|---|", *lines]) + "\n"]
+    return ["## Coverage\n", head, "\n".join(["| file | covered |", "|---|---|", *rows]) + "\n"]
 
 
 def mutated(path: Path) -> list[str]:
@@ -127,15 +129,27 @@ def mutated(path: Path) -> list[str]:
     if not path.exists():
         return []
     told = json.loads(path.read_text())
-    lines = [f"| `{name}` | {each['mutants']} | {each['killed']} |" for name, each in told.items()]
-    left = [
-        f"- `{name}`, line {one['line']}: {one['change']}. {one['why']}"
+    rows = [
+        f"| `{name}` | {each['mutants']:,} | {each['killed']:,} | {each['killed'] / each['mutants']:.1%} |"
         for name, each in told.items()
-        for one in each["survivors"]
     ]
-    head = "Small changes of the code (mutants), and how many of them the tests noticed.\n"
-    rows = "\n".join(["| module | mutants | noticed |", "|---|---|---|", *lines]) + "\n"
-    return ["## Mutants\n", head, rows, *(["Those that were not noticed:\n", "\n".join(left) + "\n"] if left else [])]
+    reasons: dict[str, list[str]] = {}
+    for name, each in told.items():
+        for one in each["survivors"]:
+            where, change = one["change"].split(": ", 1)
+            reasons.setdefault(one["why"], []).append(f"  - {Path(name).stem}.{where}: `{change}`")
+    head = (
+        "Small changes of the code that the others build on, made one at a time, and how many of them the tests notice\n"
+        "(`make mutants`).\n"
+    )
+    table = "\n".join(["| module | changes | noticed | |", "|---|---|---|---|", *rows]) + "\n"
+    left = [line for why, changes in sorted(reasons.items()) for line in [f"- {why}", *changes]]
+    return [
+        "## Changes that no test notices\n",
+        head,
+        table,
+        *(["Those that are not:\n", "\n".join(left) + "\n"] if left else []),
+    ]
 
 
 def main() -> int:

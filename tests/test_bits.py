@@ -1,0 +1,114 @@
+"""The bits of every search, written down: on any machine, backend, version and cut they are these.
+
+A digest changes only where a search is meant to find something else; then it is a line of the changelog as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+
+from gputabu import lloyd, quantized, reassignment, relocation
+
+#: Sums and products of small integers, so that no library's random normals are part of this.
+RNG = np.random.default_rng(20)
+PLACES = RNG.integers(-40, 40, size=(7, 3))
+X = (PLACES[RNG.integers(7, size=90)] + RNG.integers(-64, 65, size=(90, 3)) / 7) * np.array([1.0, 0.01, 30.0])
+X[11] = X[55]
+WEIGHTS = RNG.integers(0, 5, size=90) / 4
+FAR = np.full((5, 3), 9e3)
+
+CASES = {
+    "K-Means": (lloyd.run, 6, {"restarts": 3}),
+    "K-Means, weights": (lloyd.run, 6, {"weights": WEIGHTS, "restarts": 3, "init": "random", "seed": 4}),
+    "K-Means, tolerance": (lloyd.run, 9, {"restarts": 3, "tol": 3e-2, "trials": 1, "init": "k-means++"}),
+    "K-Means, empty clusters": (lloyd.run, 5, {"init": FAR, "weights": WEIGHTS, "refine": "hartigan"}),
+    "K-Means, cut short": (lloyd.run, 8, {"restarts": [4, 2, 9], "max_iter": 3}),
+    "quantized": (quantized.search, 5, {"restarts": 3, "max_iter": 40}),
+    "quantized, weights": (quantized.search, 4, {"weights": WEIGHTS, "restarts": 2, "patience": 9, "seed": 2}),
+    "quantized, neighbours": (quantized.search, 6, {"n_neighbors": 3, "restarts": 2, "max_iter": 25}),
+    "quantized, globally": (quantized.search, 5, {"scope": "global", "max_iter": 60, "restarts": 2}),
+    "quantized, all tabu": (quantized.search, 9, {"max_iter": 99, "patience": 99, "init": "k-means++"}),
+    "quantized, globally all tabu": (
+        quantized.search,
+        9,
+        {"scope": "global", "max_iter": 70, "patience": 70, "weights": WEIGHTS},
+    ),
+    "quantized, to a target": (
+        quantized.search,
+        5,
+        {"restarts": 4, "target": 9.6e5, "max_iter": 30, "refine": "centroid"},
+    ),
+    "quantized, moves": (quantized.search, 7, {"max_iter": 9, "refine": "hartigan", "weights": WEIGHTS}),
+    "relocation": (relocation.search, 7, {"restarts": 3, "max_iter": 60, "patience": 50, "go_back": 6, "returns": 2}),
+    "relocation, weights": (relocation.search, 6, {"weights": WEIGHTS, "max_iter": 50, "patience": 30, "seed": 1}),
+    "relocation, forgetful": (
+        relocation.search,
+        5,
+        {"tenure": 0, "candidates": 2, "max_iter": 40, "patience": 40, "go_back": 3},
+    ),
+    "relocation, to a target": (
+        relocation.search,
+        6,
+        {"restarts": 3, "target": 6.2e5, "max_iter": 30, "init": "random", "refine": "lloyd"},
+    ),
+    "relocation, long tenure": (
+        relocation.search,
+        12,
+        {"tenure": 11, "candidates": 20, "max_iter": 30, "init": "random"},
+    ),
+    "reassignment": (reassignment.search, 5, {"restarts": 2, "max_iter": 30, "n_trials": 5}),
+    "reassignment, refined": (reassignment.search, 6, {"weights": WEIGHTS, "max_iter": 20, "refine": "lloyd"}),
+}
+BITS = {
+    "K-Means": "3c608e1cc67cd5cd",
+    "K-Means, weights": "6ed6479419fb026d",
+    "K-Means, tolerance": "7047a6def5028a4b",
+    "K-Means, empty clusters": "571eff68b5797641",
+    "K-Means, cut short": "83e5109d19223e93",
+    "quantized": "7acd082f2b679db4",
+    "quantized, weights": "ac6f4c2f58b9c6f3",
+    "quantized, neighbours": "c59f91b7e3c7842a",
+    "quantized, globally": "5e7b4e05ead3fd02",
+    "quantized, all tabu": "969d9648a2ab670d",
+    "quantized, globally all tabu": "eadfaa56d97a3f15",
+    "quantized, to a target": "1de86e5aa76d184b",
+    "quantized, moves": "ea077a36c64beea6",
+    "relocation": "a582199ddc3c505c",
+    "relocation, weights": "8b7d1b31b1b2c340",
+    "relocation, forgetful": "469a4cfd6483b06a",
+    "relocation, to a target": "4aaf43388f62bb70",
+    "relocation, long tenure": "bee94932ba64fc35",
+    "reassignment": "e24096f298583f96",
+    "reassignment, refined": "d05113cb74a59343",
+}
+
+
+def digest(found) -> str:
+    trace = found.trace
+    arrays = [found.labels, found.centers, found.inertias, trace.current, trace.best, trace.moves, trace.means]
+    told = hashlib.blake2b(digest_size=8)
+    for array in [*arrays, found.center_indices]:
+        if array is not None:
+            kind = "<f8" if array.dtype.kind == "f" else "<i8"
+            told.update(np.where(np.isnan(array), -1, array).astype(kind).tobytes())
+    told.update(f"{found.stop.name} {found.restart} {found.n_iter} {found.centers.dtype}".encode())
+    return told.hexdigest()
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("pieces", ["whole", "in pieces"])
+def test_the_bits_are_those_of_before(case, pieces, backend, monkeypatch):
+    search, k, options = CASES[case]
+    if pieces == "in pieces":  # a few points and restarts at a time, by three threads
+        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 64)
+        monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
+    assert digest(search(X, k, backend=backend, **options)) == BITS[case]
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(np.float32, "5477bc2542f469ee"), (np.float64, "9afcbeb32b829daf")])
+def test_the_bits_of_either_precision(dtype, expected, backend):
+    found = relocation.search((X + 300).astype(dtype), 7, restarts=2, max_iter=20, backend=backend)
+    assert digest(found) == expected
