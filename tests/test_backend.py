@@ -192,6 +192,16 @@ def test_farthest_points_are_the_first_of_equals(weighted, backend, pieces):
             assert len(everything) == np.count_nonzero(squares)  # who is on a centre is not far
 
 
+def test_what_is_far_as_float32_sees_it(backend):
+    """Squares that round to the same float32 are equal, and 2^20 is the last that is not far."""
+    X = np.array([[0.0], [1.0], [1.00000001], [2.0]])
+    with hold(Points.of(X), backend) as ops:
+        labels = ops.label(np.zeros((1, 1, 1)))
+        for scale, rows in ((22, [3, 1, 2]), (21, [3, 1, 2]), (20, [3]), (18, [])):
+            assert ops.far(np.zeros((1, 1)), labels, 0, 4, scale)["row"].tolist() == rows
+            assert ops.far(np.zeros((1, 1)), labels, 0, 2, scale)["row"].tolist() == rows[:2]
+
+
 def test_moves_are_put_where_they_belong(backend):
     X = blobs(50, 2, 3)
     with hold(Points.of(X), backend) as ops:

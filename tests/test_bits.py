@@ -103,7 +103,7 @@ def digest(found) -> str:
 def test_the_bits_are_those_of_before(case, pieces, backend, monkeypatch):
     search, k, options = CASES[case]
     if pieces == "in pieces":  # a few points and restarts at a time, by three threads
-        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 64)
+        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 200)
         monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
     assert digest(search(X, k, backend=backend, **options)) == BITS[case]
 

@@ -37,10 +37,6 @@ SEARCHES = {
         quantized.search,
         {"restarts": 2, "max_iter": 8, "patience": 2, "scope": "global", "n_neighbors": 2, "refine": "hartigan"},
     ),
-    "quantized, globally all tabu": (
-        quantized.search,
-        {"n_clusters": 9, "max_iter": 20, "patience": 20, "scope": "global", "weights": WEIGHTS},
-    ),
     "quantized, all tabu": (quantized.search, {"max_iter": 15, "patience": 15, "weights": WEIGHTS}),
     "relocation": (relocation.search, {"restarts": 3, "max_iter": 6, "patience": 3, "go_back": 2, "returns": 2}),
     "relocation, to a target": (relocation.search, {"restarts": 2, "max_iter": 9, "target": 140.0, "weights": WEIGHTS}),
@@ -93,6 +89,45 @@ def test_from_every_write_the_same_end(run, tmp_path, written, small_batches, mo
         tally.tried(ROW)
     monkeypatch.setattr(Checkpoint, "stage", None)  # nothing is left to do
     same(run(checkpoint=path, backend="numpy"), whole)
+
+
+#: What the file says of a fit, and the stages that it has; a file of today is read by the versions of tomorrow.
+SAID = {"n_clusters": 4, "seed": 3, "n_samples": 40, "n_features": 2, "dtype": "float64"}
+NAMES = {
+    "quantized, globally": (
+        {"search": "quantized", "init": "random", "restarts": 2, "max_iter": 8, "patience": 2, "target": 0.0}
+        | {"scope": "global", "n_neighbors": 2, "refine": "hartigan"},
+        ["seeds", "search", "refine", "moves"],
+    ),
+    "relocation": (
+        {"search": "relocation", "init": "k-means++", "restarts": 3, "max_iter": 6, "patience": 3, "target": 0.0}
+        | {"candidates": 7, "tenure": 2, "go_back": 2, "returns": 2, "refine": "hartigan"},
+        ["seeds", "start", "search", "refine", "moves"],
+    ),
+    "K-Means": (
+        {"search": "lloyd", "init": "k-means++", "restarts": 3, "max_iter": 300, "tol": 0.0, "trials": None}
+        | {"refine": "hartigan"},
+        ["seeds", "search", "moves"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NAMES)
+def test_names_in_the_file_are_a_format(case, tmp_path, written, monkeypatch):
+    search, settings = SEARCHES[case]
+    asked, stage = [], Checkpoint.stage
+    monkeypatch.setattr(Checkpoint, "stage", lambda self, name, work: asked.append(name) or stage(self, name, work))
+    search(X, 4, seed=3, checkpoint=tmp_path / "fit.ckpt", backend="numpy", **settings)
+    said, stages = NAMES[case]
+    under_way = set()
+    for content in written:
+        (tmp_path / "some.ckpt").write_bytes(content)
+        left = Checkpoint(tmp_path / "some.ckpt", bool)
+        under_way |= set(left.under_way[:1] if left.under_way else ())
+    assert len(left.identity.pop("X")) == 32
+    assert left.identity == SAID | said
+    assert asked == stages
+    assert under_way == set(stages) - {"moves"} - ({"seeds"} if said["init"] == "random" else set())
 
 
 @pytest.mark.parametrize("backend", BACKENDS[1::2], indirect=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
+from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment, relocation
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 
@@ -126,6 +126,43 @@ LLOYD = [
 def test_parameters(model, changes, error, message):
     with pytest.raises(error, match=message):
         model(**{"n_clusters": 2, **changes}).fit(X)
+
+
+SEARCHES = [quantized.search, relocation.search, lloyd.run, reassignment.search]
+WRONG = [
+    *((search, "max_iter", 0, "an integer >= 1") for search in SEARCHES),
+    *((search, "max_iter", 1.0, "an integer >= 1") for search in SEARCHES),
+    *((search, "n_clusters", 0, "an integer >= 1") for search in SEARCHES),
+    *((search, "restarts", 0, "an integer >= 1") for search in SEARCHES),
+    *((search, "patience", 0, "an integer >= 1") for search in (quantized.search, relocation.search)),
+    *((search, "max_time", -1, "a finite number >= 0") for search in (quantized.search, relocation.search)),
+    *((search, "target", -0.5, "a finite number >= 0") for search in (quantized.search, relocation.search)),
+    (quantized.search, "scope", "all", "one of 'cluster', 'global'"),
+    (quantized.search, "n_neighbors", 0, "an integer >= 1"),
+    (quantized.search, "refine", "best", "one of 'lloyd', 'centroid', 'hartigan'"),
+    (relocation.search, "candidates", 0, "an integer >= 1"),
+    (relocation.search, "tenure", -1, "an integer from 0 to 2"),
+    (relocation.search, "tenure", 3, "an integer from 0 to 2"),
+    (relocation.search, "go_back", 0, "an integer >= 1"),
+    (relocation.search, "returns", 0, "an integer >= 1"),
+    (relocation.search, "refine", "centroid", "one of 'hartigan', 'lloyd'"),
+    (lloyd.run, "tol", -0.5, "a finite number >= 0"),
+    (lloyd.run, "refine", "lloyd", "None or 'hartigan'"),
+    (lloyd.run, "trials", 0, "an integer >= 1"),
+]
+
+
+@pytest.mark.parametrize(("search", "name", "value", "allowed"), WRONG)
+def test_parameters_of_searches(search, name, value, allowed):
+    with pytest.raises((ValueError, TypeError)) as caught:
+        search(**{"X": X, "n_clusters": 3, name: value})
+    assert str(caught.value) == f"{name}={value!r} must be {allowed}."
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_device_needs_a_backend_with_devices(search):
+    with pytest.raises(ValueError, match=r"^device=0 chooses a GPU and cannot go with backend='numpy'\.$"):
+        search(X, 2, device=0, backend="numpy")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import blobs, same
 
-from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relocation, select_k
+from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relocation, select_k, watching
 from gputabu.ledgers import Ledger
 from gputabu.watching import Watch
 
@@ -45,6 +45,60 @@ def test_every_iteration_in_order_and_the_same_bits(search, backend, iris):
     assert all(a.best >= b.best and a.elapsed <= b.elapsed for a, b in itertools.pairwise(told))
     assert {(info.restarts, info.n_clusters) for info in told} == {(3, 4)}
     assert all(info.iteration <= info.max_iter for info in told)
+
+
+DEFAULTS = {
+    quantized.search: (400, 100, "lloyd", "random"),
+    relocation.search: (400, 100, "hartigan", "k-means++"),
+    lloyd.run: (300, None, None, "k-means++"),
+}
+
+
+@pytest.mark.parametrize("search", DEFAULTS)
+def test_defaults(search, iris, monkeypatch):
+    """What is not said is as the documentation has it, and what is said is what is done."""
+    max_iter, patience, refine, init = DEFAULTS[search]
+    told: list[Progress] = []
+    plain = search(iris, 3, callback=told.append)
+    assert next(info.max_iter for info in told if info.phase == "search") == max_iter
+    said = {"patience": patience} if patience else {}
+    spelled = search(
+        iris, 3, weights=None, init=init, restarts=1, max_iter=max_iter, refine=refine, seed=0, backend="auto",
+        device=None, labels_out=None, checkpoint=None, progress=False, callback=None, **said,
+    )  # fmt: skip
+    same(plain, spelled)
+    others = [search(iris, 9, seed=seed, max_iter=4) for seed in range(4)]
+    assert len({found.trace.current.tobytes() for found in others}) > 1
+
+
+def test_labels_are_written(search, iris, tmp_path):
+    into = np.empty(150, np.int64)
+    found = search(iris, labels_out=into)
+    np.testing.assert_array_equal(into, found.labels)
+    named = search(iris, labels_out=tmp_path / "labels.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), found.labels)
+    same(found, named)
+    with pytest.raises(ValueError, match="labels_out"):
+        search(iris, labels_out=np.empty(149, np.int64))
+
+
+def test_what_is_logged(search, iris, caplog):
+    with caplog.at_level("DEBUG", "gputabu"):
+        found = search(iris, restarts=2, backend="numpy")
+    begun, *course, ended = [record.getMessage() for record in caplog.records]
+    assert begun == "150 points, 4 features, float64; 4 clusters, 2 restarts on numpy"
+    assert ended.startswith(f"restarts 0 to 1: J from {found.inertias.min():.10g} to {found.inertias.max():.10g}")
+    assert all("iteration" in line or "round" in line for line in course)
+    assert any("iteration 1: " in line for line in course)
+
+
+def test_a_bar_only_if_asked_for(search, iris, monkeypatch):
+    opened, real = [], watching.open_bar
+    monkeypatch.setattr(watching, "open_bar", lambda: opened.append(real()) or opened[-1])
+    search(iris)
+    assert not opened
+    search(iris, progress=True)
+    assert len(opened) == 1
 
 
 def test_true_ends_it_with_the_best_so_far(search, backend, iris):

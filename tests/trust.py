@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,7 @@ import tomllib
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
+from xml.etree import ElementTree
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -36,6 +38,8 @@ PARTS = {
     "dask": "Workers that are killed",
 }
 CHOSEN = {"dask": ["-k", "killed"]}
+#: Parts that more trials teach nothing.
+ONCE = ("traps",)
 INTRODUCTION = """\
 # Reliability
 
@@ -61,15 +65,45 @@ LIMITS = """\
 def run(part: str, effort: int) -> dict:
     """The trials of one file of tests: counts by row, whether all held, and how long it took."""
     begun = time.time()
+    effort = 1 if part in ONCE else effort
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(HERE / f"test_{part}.py")]
-        code = subprocess.run([*command, *CHOSEN.get(part, [])], cwd=ROOT, env=environment).returncode
-        counts: Counter[str] = Counter()
-        for path in sorted(Path(folder).iterdir()):
-            counts.update(json.loads(path.read_text()))
+        report = Path(folder) / "report.xml"
+        which = trap_tests() if part == "traps" else [str(HERE / f"test_{part}.py"), *CHOSEN.get(part, [])]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *which]
+        code = subprocess.run(command, cwd=ROOT, env=environment).returncode
+        counts = trap_counts(report) if part == "traps" else tallied(Path(folder))
     told = {"rows": dict(counts), "held": code == 0, "seconds": time.time() - begun, "effort": effort}
     return told | {"date": time.strftime("%Y-%m-%d", time.gmtime())}
+
+
+def tallied(folder: Path) -> Counter[str]:
+    """What the processes of a run have counted."""
+    counts: Counter[str] = Counter()
+    for path in folder.glob("*.json"):
+        counts.update(json.loads(path.read_text()))
+    return counts
+
+
+def trap_tests() -> list[str]:
+    """The tests of all traps, those in other files too."""
+    text = (HERE / "test_traps.py").read_text(encoding="utf-8").split('"""')[1]
+    elsewhere = re.findall(r"(test_\w+)\.(test_\w+)", text)
+    return [str(HERE / "test_traps.py"), *(f"{HERE / file}.py::{name}" for file, name in elsewhere)]
+
+
+def trap_counts(report: Path) -> Counter[str]:
+    """How many tests of each trap have passed."""
+    text = (HERE / "test_traps.py").read_text(encoding="utf-8")
+    titles = {}
+    for number, title, tests in re.findall(
+        r"^(\d\d)  (.+?): (.+?)$(?=\n\d\d  |\n\"\"\")", text, re.MULTILINE | re.DOTALL
+    ):
+        titles |= dict.fromkeys(re.findall(r"test_\w+\.(test_\w+)", tests), f"{number} {title}")
+    for name, number, title in re.findall(r"^def (test_trap_(\d\d)_(\w+))", text, re.MULTILINE):
+        titles[name] = f"{number} {title.replace('_', ' ')}"
+    cases = [case.get("name", "").split("[")[0] for case in ElementTree.parse(report).iter("testcase") if not len(case)]
+    return Counter(titles[name] for name in cases if name in titles)
 
 
 def page(parts: dict[str, dict]) -> str:
@@ -139,8 +173,8 @@ def mutated(path: Path) -> list[str]:
             where, change = one["change"].split(": ", 1)
             reasons.setdefault(one["why"], []).append(f"  - {Path(name).stem}.{where}: `{change}`")
     head = (
-        "Small changes of the code that the others build on, made one at a time, and how many of them the tests notice\n"
-        "(`make mutants`).\n"
+        "Small changes of the code that the rest builds on, made one at a time, and how many of them the tests\n"
+        "notice (`make mutants`).\n"
     )
     table = "\n".join(["| module | changes | noticed | |", "|---|---|---|---|", *rows]) + "\n"
     left = [line for why, changes in sorted(reasons.items()) for line in [f"- {why}", *changes]]
