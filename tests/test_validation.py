@@ -258,6 +258,8 @@ def test_extremes_do_not_warn():
     lloyd.run(np.repeat([[0.0], [1e-99]], 5, axis=0), 3)
     fitted = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [2.0], [1e100]], sample_weight=[1, 1, 1, 0])
     assert fitted.inertia_ == 0.5
+    empty = lloyd.run([[0.0], [1.0], [2.0], [1e100]], 2, weights=[1, 1, 1, 0], init=[[0.0], [50.0]])
+    assert empty.inertia == 0.5
 
 
 @pytest.mark.parametrize("model", [TabuKMeans, partial(TabuKMeans, neighbourhood="relocation"), KMeans])

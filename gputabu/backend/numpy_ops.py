@@ -99,7 +99,8 @@ class NumpyOps(SeedingOps):
             for block, _ in tasks:
                 owner = labels[restart : restart + 1, block.rows].astype(np.intp)
                 squares = canonical.to_own_center(block.X, centers, owner, self.workers.scratch)[0]
-                values = np.ldexp(squares, scale).astype(np.float32)  # at most 2^100: see `farthest`
+                with np.errstate(over="ignore"):  # points of weight 0 may be anywhere
+                    values = np.ldexp(squares, scale).astype(np.float32)
                 if block.weights is not None:
                     values[block.weights == 0] = 0
                 far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre
