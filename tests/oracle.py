@@ -205,3 +205,103 @@ class LabelSearch:
             return old
         others = [label for label in range(self.k) if label != old]
         return others[low * len(others) // 2**32]
+
+
+class Relocation:
+    """Relocation of centres, one restart, in float64: every distance, sum and swap is computed from nothing each time.
+
+    For data without ties; what rounding decides is not followed.
+    """
+
+    def __init__(self, X, weights, centers, words, *, tenure: int, candidates: int, go_back: int, returns: int) -> None:
+        self.X, self.weights, self.words = X, weights, words  # words: 64 random bits per candidate, in order
+        self.go_back, self.returns, self.candidates = go_back, returns, candidates
+        self.centers, self.labels = np.array(centers), np.full(len(X), -1)
+        self.placed: list[int] = []  # the latest first
+        self.used: list[int] = []
+        self.tenure = tenure
+        self.away = 0
+        self.settle(nearest=True)
+        self.best = self.home = self.cost
+        self.home_centers = self.centers.copy()
+        self.costs, self.bests, self.moves = [self.cost], [self.best], []
+
+    def squares(self, centers) -> np.ndarray:
+        """(N, K)"""
+        return ((self.X[:, None] - centers) ** 2).sum(axis=2)
+
+    def settle(self, nearest: bool = False) -> None:
+        """Points go to the nearest centre, or to one of the two nearest by Hartigan's rule; centres to the centroids."""
+        squares, w = self.squares(self.centers), self.weights
+        first, second = np.argsort(squares, axis=1)[:, :2].T
+        new = first.copy()
+        if not nearest:
+            mass = np.array([w[self.labels == k].sum() for k in range(len(self.centers))])
+            count = np.bincount(self.labels, minlength=len(self.centers))
+            for n in range(len(self.X)):
+                a = self.labels[n]
+                b = first[n] + second[n] - a
+                if a not in (first[n], second[n]) or w[n] == 0:
+                    continue
+                new[n] = a
+                if count[a] >= 2 and mass[a] > w[n]:
+                    leave = mass[a] / (mass[a] - w[n]) * squares[n, a]
+                    enter = mass[b] / (mass[b] + w[n]) * squares[n, b]
+                    new[n] = b if enter < leave * (1 - 2.0**-40) else a
+        self.changed = (new != self.labels).sum()
+        self.labels = new
+        for k in range(len(self.centers)):
+            if w[new == k].sum() > 0:
+                self.centers[k] = np.average(self.X[new == k], axis=0, weights=w[new == k])
+        self.cost = (w * self.squares(self.centers)[np.arange(len(new)), new]).sum()
+
+    def draw(self) -> list[int]:
+        """Rows in proportion to what they add to J."""
+        running = (self.weights * self.squares(self.centers).min(axis=1)).cumsum()
+        drawn, self.words = self.words[: self.candidates], self.words[self.candidates :]
+        return [int((running > word / 2**64 * running[-1]).argmax()) for word in drawn]
+
+    def relocate(self) -> None:
+        rows, k = self.draw(), len(self.centers)
+        free = [n for n in rows if n not in self.used[:k]] or rows
+        swaps = []
+        for n in free:
+            for j in set(range(k)) - set(self.placed[: self.tenure]):
+                swapped = self.centers.copy()
+                swapped[j] = self.X[n]
+                swaps.append(((self.weights * self.squares(swapped).min(axis=1)).sum(), n, j))
+        _, n, j = min(swaps)
+        self.centers[j] = self.X[n]
+        self.placed, self.used = [j, *self.placed], [n, *self.used]
+
+    def note(self) -> bool:
+        """Keep what is better than the best or than home, by more than rounding."""
+        self.best = min(self.best, self.cost) if self.cost < self.best * (1 - 2.0**-40) else self.best
+        if self.cost < self.home * (1 - 2.0**-40):
+            self.home, self.home_centers = self.cost, self.centers.copy()
+            return True
+        return False
+
+    def iterate(self) -> None:
+        before, changed = self.home, 0
+        self.relocate()
+        for step in range(3):
+            last = self.cost
+            self.settle(nearest=step == 0)
+            changed += self.changed
+        better = self.note()
+        for _ in range(30):
+            if not (self.cost < last * (1 - 2.0**-40) and (last - self.cost) * 10 > self.cost - before):
+                break
+            last = self.cost
+            self.settle()
+            changed += self.changed
+            better |= self.note()
+        self.away = 0 if better else self.away + 1
+        self.costs.append(self.cost)
+        self.bests.append(self.best)
+        self.moves.append(changed)
+        if self.away >= self.go_back * self.returns:
+            self.home, self.home_centers, self.away = self.cost, self.centers.copy(), 0
+        if self.away % self.go_back == 0:
+            self.centers = self.home_centers.copy()

@@ -13,7 +13,7 @@ import oracle
 import pytest
 from conftest import blobs, same
 
-from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
+from gputabu import Points, Stop, TabuKMeans, draws, lloyd, relocation
 from gputabu.backend import hold
 from gputabu.backend.canonical import in_order
 from gputabu.backend.moving import masses
@@ -117,6 +117,39 @@ def test_a_centre_goes_where_it_is_missing(backend):
     found = relocation.search(PAIRS_OF_POINTS, 3, init=[0, 1, 2], max_iter=10, backend=backend)
     assert found.inertia == 1.5
     assert sorted(found.centers.ravel().tolist()) == [0.5, 10.5, 20.5]
+
+
+@pytest.mark.parametrize(
+    ("k", "heavy", "more"),
+    [
+        (6, False, {"go_back": 5, "returns": 2}),
+        (9, True, {"go_back": 3, "returns": 3, "tenure": 8}),
+        (4, True, {"go_back": 60, "returns": 20, "tenure": 0, "candidates": 1}),
+        (2, False, {"go_back": 4, "returns": 1, "candidates": 3}),
+    ],
+)
+def test_equals_the_plain_search(k, heavy, more, backend):
+    X, weights = blobs(130, 3, 8, seed=k), weighted(130) if heavy else np.ones(130)
+    options = {"tenure": k // 2, "candidates": 7} | more
+    found = relocation.search(
+        X,
+        k,
+        weights=weights if heavy else None,
+        init=X[:k],
+        max_iter=60,
+        patience=60,
+        seed=5,
+        backend=backend,
+        **options,
+    )
+    start = lloyd.run(X, k, weights=weights, init=X[:k], max_iter=relocation.START_ITER, backend=backend).centers
+    words = draws.words(5, 0, 60 * options["candidates"], purpose=draws.Purpose.CANDIDATE).tolist()
+    plain = oracle.Relocation(X, weights, start, words, **options)
+    for _ in range(60):
+        plain.iterate()
+    np.testing.assert_allclose(found.trace.current[0], plain.costs, rtol=1e-11)
+    np.testing.assert_allclose(found.trace.best[0], plain.bests, rtol=1e-11)
+    assert found.trace.moves[0].tolist() == plain.moves
 
 
 CASES = {
