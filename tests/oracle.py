@@ -231,7 +231,7 @@ class Relocation:
         return ((self.X[:, None] - centers) ** 2).sum(axis=2)
 
     def settle(self, nearest: bool = False) -> None:
-        """Points go to the nearest centre, or to one of the two nearest by Hartigan's rule; centres to the centroids."""
+        """Points go to the nearest centre, or to one of the two nearest by Hartigan's rule; centres to centroids."""
         squares, w = self.squares(self.centers), self.weights
         first, second = np.argsort(squares, axis=1)[:, :2].T
         new = first.copy()
