@@ -260,6 +260,9 @@ def test_extremes_do_not_warn():
     assert fitted.inertia_ == 0.5
     empty = lloyd.run([[0.0], [1.0], [2.0], [1e100]], 2, weights=[1, 1, 1, 0], init=[[0.0], [50.0]])
     assert empty.inertia == 0.5
+    quantized.search([[1e-86], [0.0], [1e53]], 1, weights=[1, 2, 0], n_neighbors=2)
+    relocation.search([[1e-86], [0.0], [2e-86], [1e53]], 2, weights=[1, 2, 1, 0], max_iter=3)
+    lloyd.run([[1e-86], [0.0], [2e-86], [1e53]], 2, weights=[1, 2, 1, 0], init=[[0.0], [1.0]], refine="hartigan")
 
 
 @pytest.mark.parametrize("model", [TabuKMeans, partial(TabuKMeans, neighbourhood="relocation"), KMeans])
