@@ -76,6 +76,7 @@ def near_ties(draw) -> tuple[np.ndarray, np.ndarray]:
     centers = (offset + rng.normal(size=(4, d))).astype(dtype).astype(float)
     centers[2:] += rng.choice([1.0, 1e3, 1e-3])  # others, near or far
     middle, across = (centers[0] + centers[1]) / 2, centers[1] - centers[0]
+    assume(across.any())
     away = rng.normal(size=(30, d))
     away -= np.outer(away @ across / (across @ across), across)  # along the plane
     X = (middle + away * rng.choice([0, 1e-3, 1], (30, 1))).astype(dtype)
@@ -186,9 +187,8 @@ def test_J_and_centroids_in_rational_arithmetic(backend):
             wanted = oracle.centroid([points[i] for i in members], [heavy[i] for i in members])
             for j in range(d):
                 reach = max(abs(Fraction(float(v))) for v in (bounds.low[j], bounds.high[j]))
-                rounding = reach * (1 if weights is None else 100) * Fraction(16, 2**52) + Fraction(2) ** (
-                    COORDINATE - 56
-                )
+                rounding = reach * Fraction(16, 2**52) + Fraction(2) ** (COORDINATE - 56)
+                rounding *= 1 if weights is None else 100  # of the largest, and one over the smallest
                 assert abs(Fraction(means[k, j]) - wanted[j]) <= rounding
         tally.tried("J in rational arithmetic")
 
