@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans
 from gputabu.backend import certified, hold, resolve
-from gputabu.backend.ops import Moves
+from gputabu.backend.ops import Lot, Moves
 from gputabu.points import Grid, Totals
 
 
@@ -214,6 +214,21 @@ def test_moves_are_put_where_they_belong(backend):
             changed = np.flatnonzero(ops.fetch(labels, r) != before[r])
             assert changed.tolist() == rows[restarts == r].tolist()
             assert (ops.fetch(labels, r)[changed] == (before[r][changed] + 1) % 3).all()
+
+
+def test_trials_change_totals_as_their_labels_say(backend, pieces):
+    """Adopting a trial changes the totals by what the trial was said to change."""
+    X = blobs(70, 2, 3)
+    lot = Lot(3, 1, np.array([4, 7], np.uint64), step=2, n_trials=5, limit=2**63)
+    with hold(Points.of(X, np.arange(70.0)), backend) as ops:
+        labels = ops.label(np.stack([X[:3], X[3:6]]))
+        changes, _ = ops.trial_changes(labels, lot)
+        for trial in range(5):
+            now = ops.label(np.stack([X[:3], X[3:6]]))
+            chosen, better = np.full(2, trial), np.zeros(2, np.bool_)
+            adopted = ops.adopt(now, ops.blank(2), lot, chosen, better).totals
+            np.testing.assert_array_equal(changes[:, trial], adopted)
+            assert (ops.fetch(now, 0) != ops.fetch(labels, 0)).any()
 
 
 def test_rows_beyond_32_bits_keep_their_number():

@@ -52,6 +52,7 @@ def test_more_centres_than_distinct_points_ends(backend):
     X = np.repeat([[0.0], [3.0]], 10, axis=0)
     found = lloyd.run(X, 5, init=np.arange(5), max_iter=1000, backend=backend)
     assert (found.stop, found.inertia) == (Stop.CONVERGED, 0.0)
+    assert found.trace.current[0, -1] == 0
     assert np.isfinite(found.centers).all()
 
 

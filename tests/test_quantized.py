@@ -24,6 +24,13 @@ def test_four_points_by_hand(backend):
     assert sorted(found.centers.tolist()) == [[0.0, 0.5], [10.0, 0.5]]
 
 
+def test_a_target_is_reached_at_it(backend):
+    found = quantized.search(SQUARE, 2, init=[0, 3], target=1.0, backend=backend)
+    assert (found.stop, found.inertia, found.n_iter) == (Stop.TARGET, 1.0, 0)
+    zero = quantized.search(SQUARE, 4, init=[0, 1, 2, 3], max_iter=3, backend=backend)
+    assert (zero.stop, zero.inertia) == (Stop.PATIENCE, 0.0)  # no target is not the target 0
+
+
 def test_closed_form_is_equation_13():
     X = np.random.default_rng(0).integers(-20, 20, size=(12, 3)).astype(float)
     points = oracle.exact(X)

@@ -227,6 +227,7 @@ def test_one_cluster(backend):
 def test_every_point_a_cluster(backend):
     found = relocation.search(LINE[[0, 3, 5, 9]], 4, backend=backend)
     assert (found.inertia, found.stop) == (0.0, Stop.TARGET)
+    assert found.trace.best[0, -1] == 0
 
 
 def test_centres_from_outside_the_box(backend):
