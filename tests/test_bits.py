@@ -11,6 +11,10 @@ import numpy as np
 import pytest
 
 from gputabu import lloyd, quantized, reassignment, relocation
+from gputabu.backend.numpy_ops import NumpyOps
+from gputabu.backend.ops import Descended, Explored
+from gputabu.checkpoints import Stage
+from gputabu.results import Stop
 
 #: Sums and products of small integers, so that no library's random normals are part of this.
 RNG = np.random.default_rng(20)
@@ -112,3 +116,40 @@ def test_the_bits_are_those_of_before(case, pieces, backend, monkeypatch):
 def test_the_bits_of_either_precision(dtype, expected, backend):
     found = relocation.search((X + 300).astype(dtype), 7, restarts=2, max_iter=20, backend=backend)
     assert digest(found) == expected
+
+
+class Whole(NumpyOps):
+    """Runs whole searches when it is asked to, as compiled backends do; pass by pass, so that NumPy can."""
+
+    refines = False
+
+    def explore(self, means, orders):
+        plan = quantized.Plan(orders.max_iter, orders.patience, SCOPES[orders.shared], 1, max(orders.target, 0.0))
+        best, stops, trace = quantized.explore(self, means, plan, orders.watch, Stage())
+        centers = lloyd.descend(NumpyOps(self.points), self.rows(best), orders.rounds).centers if self.refines else None
+        stops = [None if stop is Stop.MAX_TIME else stop for stop in stops]
+        return Explored(np.zeros(len(best)), best, stops, trace.current, trace.best, trace.means, centers)
+
+    def descend(self, centers, orders):
+        tol = orders.allowed and orders.allowed * float(self.points.total_weight) * self.points.d / self.scatter
+        found = lloyd.descend(NumpyOps(self.points), centers, orders.max_iter, tol, orders.watch, orders.traced)
+        stops = [None if stop is Stop.MAX_TIME else stop for stop in found.stop]
+        return Descended(found.centers, stops, found.trace.current, found.trace.moves)
+
+    def roam(self, centers, orders):
+        return relocation.roam(NumpyOps(self.points), centers, orders, Stage())
+
+
+SCOPES = {False: "cluster", True: "global"}
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] is not reassignment.search])
+@pytest.mark.parametrize("refines", [False, True])
+def test_the_bits_of_a_backend_that_runs_whole_searches(case, refines, monkeypatch):
+    search, k, options = CASES[case]
+    for module in (lloyd, quantized, relocation):
+        monkeypatch.setattr(module, "hold", lambda points, *_: Whole(points))
+    monkeypatch.setattr(Whole, "refines", refines)
+    assert digest(search(X, k, **options)) == BITS[case]
+    if search is not lloyd.run:
+        assert search(X, k, **options | {"max_time": 0.0}).stop is Stop.MAX_TIME
