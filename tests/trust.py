@@ -170,20 +170,19 @@ def mutated(path: Path) -> list[str]:
     reasons: dict[str, list[str]] = {}
     for name, each in told.items():
         for one in each["survivors"]:
-            where, change = one["change"].split(": ", 1)
-            reasons.setdefault(one["why"], []).append(f"  - {Path(name).stem}.{where}: `{change}`")
+            where = f"`{Path(name).stem}.{one['change'].split(': ')[0]}`"
+            reasons.setdefault(one["why"], []).append(where)
     head = (
         "Small changes of the code that the rest builds on, made one at a time, and how many of them the tests\n"
         "notice (`make mutants`).\n"
     )
     table = "\n".join(["| module | changes | noticed | |", "|---|---|---|---|", *rows]) + "\n"
-    left = [line for why, changes in sorted(reasons.items()) for line in [f"- {why}", *changes]]
-    return [
-        "## Changes that no test notices\n",
-        head,
-        table,
-        *(["Those that are not:\n", "\n".join(left) + "\n"] if left else []),
+    left = [
+        f"- {why} {len(places)} in {', '.join(dict.fromkeys(places))}."
+        for why, places in sorted(reasons.items(), key=lambda item: -len(item[1]))
     ]
+    tail = "Why no test notices the others, which `tests/mutants.json` lists one by one:\n"
+    return ["## Changes that no test notices\n", head, table, *([tail, "\n".join(left) + "\n"] if left else [])]
 
 
 def known() -> dict[str, dict]:
