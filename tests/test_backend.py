@@ -8,8 +8,8 @@ from conftest import blobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans
-from gputabu.backend import certified, hold, resolve
+from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans, chunked
+from gputabu.backend import admit, certified, hold, resolve
 from gputabu.backend.ops import Lot, Moves
 from gputabu.points import Grid, Totals
 
@@ -214,6 +214,26 @@ def test_moves_are_put_where_they_belong(backend):
             changed = np.flatnonzero(ops.fetch(labels, r) != before[r])
             assert changed.tolist() == rows[restarts == r].tolist()
             assert (ops.fetch(labels, r)[changed] == (before[r][changed] + 1) % 3).all()
+
+
+def test_labels_of_points_in_a_file_are_in_files(tmp_path):
+    X = blobs(50, 2, 3)
+    np.save(tmp_path / "X.npy", X)
+    centers = np.stack([X[:3], X[3:6]])
+    some = np.array([1, 0, 1])
+    with hold(Points.of(X), "numpy") as ops:
+        labels = ops.label(centers)
+        here = ops.take(labels, some)
+        assert here.flags.owndata
+        assert ops.blank(2).tolist() == [[-1] * 50] * 2
+    with hold(admit(chunked(tmp_path / "X.npy")), "numpy") as ops:
+        there = ops.label(centers)
+        taken = ops.take(there, some)
+        for array in (there, taken, ops.blank(1)):
+            assert not array.flags.owndata and array.dtype == np.int32
+    np.testing.assert_array_equal(taken, here)
+    np.testing.assert_array_equal(here, labels[some])
+    assert here.dtype == labels.dtype == np.int32
 
 
 def test_trials_change_totals_as_their_labels_say(backend, pieces):

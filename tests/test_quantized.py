@@ -31,6 +31,20 @@ def test_a_target_is_reached_at_it(backend):
     assert (zero.stop, zero.inertia) == (Stop.PATIENCE, 0.0)  # no target is not the target 0
 
 
+def test_some_restarts_begin_at_the_target(backend):
+    """They make no iteration; the others go on as if they were alone."""
+    options = {"init": "random", "max_iter": 12, "patience": 12, "seed": 1, "backend": backend}
+    first = quantized.search(GRID, 3, restarts=6, **options).trace.current[:, 0]
+    target = float(np.sort(first)[2])
+    found = quantized.search(GRID, 3, restarts=6, target=target, **options)
+    for r in range(6):
+        alone = quantized.search(GRID, 3, restarts=[r], target=target, **options)
+        assert (alone.n_iter == 0) == (first[r] <= target)
+        assert alone.stop is (Stop.TARGET if alone.trace.best[0, -1] <= target else Stop.MAX_ITER)
+        assert found.trace.n_iter[r] == alone.n_iter
+        assert found.inertias[r] == alone.inertia
+
+
 def test_closed_form_is_equation_13():
     X = np.random.default_rng(0).integers(-20, 20, size=(12, 3)).astype(float)
     points = oracle.exact(X)
