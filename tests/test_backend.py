@@ -226,7 +226,7 @@ def test_labels_of_points_in_a_file_are_in_files(tmp_path):
         here = ops.take(labels, some)
         assert here.flags.owndata
         assert ops.blank(2).tolist() == [[-1] * 50] * 2
-    with hold(admit(chunked(tmp_path / "X.npy")), "numpy") as ops:
+    with hold(admit(chunked(tmp_path / "X.npy", chunk_bytes=160)), "numpy") as ops:
         there = ops.label(centers)
         taken = ops.take(there, some)
         for array in (there, taken, ops.blank(1)):
