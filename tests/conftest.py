@@ -81,7 +81,9 @@ def pytest_collection_modifyitems(config, items) -> None:
         items[:] = [item for item in items if item not in left_out]
     if os.environ.get("MUTANT_UNDER_TEST"):  # one that notices is enough: the quick first
         took = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
-        items.sort(key=lambda item: ("[numpy-whole" not in item.nodeid, took.get(item.nodeid, 0.0)))
+        items.sort(
+            key=lambda item: ("test_bits" not in item.nodeid or "pieces" in item.nodeid, took.get(item.nodeid, 0.0))
+        )
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -192,7 +192,7 @@ def known() -> dict[str, dict]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--effort", type=int, default=20, help="how many times the trials of `make test`")
+    parser.add_argument("--effort", type=int, default=10, help="how many times the trials of `make test`")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=list(PARTS), help="run these; none: write the page")
     options = parser.parse_args()
     for part in options.only:
