@@ -38,8 +38,8 @@ PARTS = {
     "dask": "Workers that are killed",
 }
 CHOSEN = {"dask": ["-k", "killed"]}
-#: The most effort for parts that more trials teach little, or that take very long.
-MOST = {"traps": 1, "dask": 3}
+#: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
+SHARE = {"traps": 0.1, "dask": 0.3, "untrusted": 3}
 INTRODUCTION = """\
 # Reliability
 
@@ -65,7 +65,7 @@ LIMITS = """\
 def run(part: str, effort: int) -> dict:
     """The trials of one file of tests: counts by row, whether all held, and how long it took."""
     begun = time.time()
-    effort = min(effort, MOST.get(part, effort))
+    effort = max(1, round(effort * SHARE.get(part, 1)))
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder}
         report = Path(folder) / "report.xml"
