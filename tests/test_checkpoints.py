@@ -104,6 +104,11 @@ NAMES = {
         | {"candidates": 7, "tenure": 2, "go_back": 2, "returns": 2, "refine": "hartigan"},
         ["seeds", "start", "search", "refine", "moves"],
     ),
+    "relocation, to a target": (
+        {"search": "relocation", "init": "k-means++", "restarts": 2, "max_iter": 9, "patience": 2, "target": 140.0}
+        | {"candidates": 7, "tenure": 2, "go_back": 60, "returns": 20, "refine": "hartigan"},
+        ["seeds", "start", "search", "refine", "moves"],
+    ),
     "K-Means": (
         {"search": "lloyd", "init": "k-means++", "restarts": 3, "max_iter": 300, "tol": 0.0, "trials": None}
         | {"refine": "hartigan"},

@@ -28,7 +28,7 @@ def test_a_target_is_reached_at_it(backend):
     found = quantized.search(SQUARE, 2, init=[0, 3], target=1.0, backend=backend)
     assert (found.stop, found.inertia, found.n_iter) == (Stop.TARGET, 1.0, 0)
     zero = quantized.search(SQUARE, 4, init=[0, 1, 2, 3], max_iter=3, backend=backend)
-    assert (zero.stop, zero.inertia) == (Stop.PATIENCE, 0.0)  # no target is not the target 0
+    assert (zero.stop, zero.inertia, zero.n_iter) == (Stop.PATIENCE, 0.0, 1)  # no target is not the target 0
 
 
 def test_some_restarts_begin_at_the_target(backend):
