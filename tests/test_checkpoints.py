@@ -132,7 +132,8 @@ def test_names_in_the_file_are_a_format(case, tmp_path, written, monkeypatch):
     assert len(left.identity.pop("X")) == 32
     assert left.identity == SAID | said
     assert asked == stages
-    assert under_way == set(stages) - {"moves"} - ({"seeds"} if said["init"] == "random" else set())
+    assert "refine" in under_way or "search" in under_way
+    assert under_way <= set(stages) - {"moves"}
 
 
 @pytest.mark.parametrize("backend", BACKENDS[1::2], indirect=True)
