@@ -30,6 +30,7 @@ CASES = {
     "K-Means, tolerance": (lloyd.run, 9, {"restarts": 3, "tol": 3e-2, "trials": 1, "init": "k-means++"}),
     "K-Means, empty clusters": (lloyd.run, 5, {"init": FAR, "weights": WEIGHTS, "refine": "hartigan"}),
     "K-Means, cut short": (lloyd.run, 8, {"restarts": [4, 2, 9], "max_iter": 3}),
+    "K-Means, moves": (lloyd.run, 6, {"restarts": 3, "init": "random", "refine": "hartigan"}),
     "quantized": (quantized.search, 5, {"restarts": 3, "max_iter": 40}),
     "quantized, weights": (quantized.search, 4, {"weights": WEIGHTS, "restarts": 2, "patience": 9, "seed": 2}),
     "quantized, neighbours": (quantized.search, 6, {"n_neighbors": 3, "restarts": 2, "max_iter": 25}),
@@ -63,6 +64,11 @@ CASES = {
         12,
         {"tenure": 11, "candidates": 20, "max_iter": 30, "init": "random"},
     ),
+    "relocation, one candidate": (
+        relocation.search,
+        9,
+        {"candidates": 1, "restarts": 3, "tenure": 0, "max_iter": 40, "patience": 40},
+    ),
     "reassignment": (reassignment.search, 5, {"restarts": 2, "max_iter": 30, "n_trials": 5}),
     "reassignment, refined": (reassignment.search, 6, {"weights": WEIGHTS, "max_iter": 20, "refine": "lloyd"}),
 }
@@ -72,6 +78,7 @@ BITS = {
     "K-Means, tolerance": "7047a6def5028a4b",
     "K-Means, empty clusters": "571eff68b5797641",
     "K-Means, cut short": "83e5109d19223e93",
+    "K-Means, moves": "f586178fcf63c9da",
     "quantized": "7acd082f2b679db4",
     "quantized, weights": "ac6f4c2f58b9c6f3",
     "quantized, neighbours": "c59f91b7e3c7842a",
@@ -85,6 +92,7 @@ BITS = {
     "relocation, forgetful": "469a4cfd6483b06a",
     "relocation, to a target": "4aaf43388f62bb70",
     "relocation, long tenure": "bee94932ba64fc35",
+    "relocation, one candidate": "98b36bd0ea16a2bd",
     "reassignment": "e24096f298583f96",
     "reassignment, refined": "d05113cb74a59343",
 }

@@ -41,6 +41,7 @@ SEARCHES = {
     "relocation": (relocation.search, {"restarts": 3, "max_iter": 6, "patience": 3, "go_back": 2, "returns": 2}),
     "relocation, to a target": (relocation.search, {"restarts": 2, "max_iter": 9, "target": 140.0, "weights": WEIGHTS}),
     "K-Means": (lloyd.run, {"restarts": 3, "refine": "hartigan", "weights": WEIGHTS}),
+    "K-Means, cut short": (lloyd.run, {"init": "random", "restarts": 2, "max_iter": 3}),
     "K-Means, given centres": (lloyd.run, {"init": np.full((4, 2), 9.0), "tol": 1e-4}),
     "reassignment": (reassignment.search, {"restarts": 3, "max_iter": 6, "n_trials": 3, "tenure": 2}),
     "reassignment, refined": (reassignment.search, {"max_iter": 4, "n_trials": 2, "refine": "lloyd"}),

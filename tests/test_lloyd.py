@@ -68,6 +68,15 @@ def test_rounding_does_not_keep_duplicates_moving(weighted, backend):
         assert len(np.unique(found.labels)) == 4
 
 
+def test_empty_clusters_of_some_restarts(backend):
+    X = np.repeat(np.random.default_rng(2).normal(size=(9, 2)), 3, axis=0)
+    options = {"init": "random", "max_iter": 50, "backend": backend}
+    batch = lloyd.run(X, 12, restarts=5, **options)
+    for r in range(5):
+        alone = lloyd.run(X, 12, restarts=[r], **options)
+        assert (alone.inertia, alone.n_iter) == (batch.inertias[r], batch.trace.n_iter[r])
+
+
 def test_tolerance(backend):
     X = blobs(2000, 4, 3, seed=5)
     exact = lloyd.run(X, 6, tol=0, backend=backend)

@@ -50,6 +50,12 @@ def test_the_last_entry_inside_the_cluster_comes_free():
     assert memory.rows.tolist() == [[[3, 8]]]
 
 
+def test_the_only_entry_comes_free():
+    memory = filled([[3]])
+    assert memory.release(np.array([[[True]]]), np.array([[True]])).tolist() == [[3]]
+    assert memory.rows.shape == (1, 1, 0)
+
+
 def test_rows_that_are_not_stuck_are_left_alone():
     memory = filled([[3, 4], [5, 6]])
     inside = np.ones((1, 2, 2), bool)

@@ -20,6 +20,7 @@ SEARCHES = {
     "relocation": partial(relocation.search, max_iter=30),
     "reassignment": partial(reassignment.search, refine="lloyd", max_iter=15),
     "lloyd": partial(lloyd.run, init="random", refine="hartigan"),
+    "lloyd, cut short": partial(lloyd.run, init="random", max_iter=4),
 }
 
 
