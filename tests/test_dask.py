@@ -89,7 +89,8 @@ def test_the_bits_of_memory(workers, weighted, client):
     model = TabuKMeans(random_state=0, backend="numpy", spread="rows", **settings).fit(lazy, sample_weight=weights)
     equal(model, fitted(TabuKMeans, X, weights, **settings))
     assert model.labels_.chunks == (UNEVEN,)
-    assert client.who_has(lazy) == before  # no point has moved
+    for chunk, holders in client.who_has(lazy).items():  # no point has moved; Dask may drop a copy that it made itself
+        assert set(holders) <= set(before[chunk])
 
 
 @pytest.mark.parametrize("settings", [
