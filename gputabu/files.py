@@ -111,12 +111,10 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
 def _load(path: Path, source: str, name: str | None) -> np.ndarray:
     """The array in a .npy file, or one of those in a .npz file."""
     try:
-        if path.suffix.lower() == ".npy":
-            return npy.open_memmap(path, mode="r")  # which refuses what is not numbers
+        if path.suffix.lower() == ".npy" or not zipfile.is_zipfile(path):
+            return map_array(path)
         with path.open("rb") as file:
             held = np.load(file, allow_pickle=False)
-            if isinstance(held, np.ndarray):
-                return held
             if name is None and len(held.files) != 1:
                 raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
             if name is not None and name not in held.files:
@@ -128,6 +126,16 @@ def _load(path: Path, source: str, name: str | None) -> np.ndarray:
         raise
     except DAMAGE as error:
         raise ValueError(f"{source} does not hold a table of numbers: {reason(error)}.") from None
+
+
+def map_array(path: Path) -> np.ndarray:
+    """The array in a .npy file, mapped into memory: what is not numbers is refused."""
+    with path.open("rb") as file:
+        major, _ = npy.read_magic(file)
+        header = int.from_bytes(file.read(2 if major == 1 else 4), "little")
+    if header > path.stat().st_size:  # it would be given that memory before it is read
+        raise ValueError("its header is longer than the file")
+    return npy.open_memmap(path, mode="r")
 
 
 def _check_size(archive: zipfile.ZipFile, name: str) -> None:

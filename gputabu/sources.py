@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from gputabu.files import DAMAGE, reason
+from gputabu.files import DAMAGE, map_array, reason
 from gputabu.validation import check_finite, check_int, check_shape, float_for, widen
 
 #: Bytes of a chunk, unless told otherwise. A few are held at a time: one read ahead, one per thread at work.
@@ -282,7 +282,7 @@ def _at(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
         raise ValueError(f"X='{path}' must be an array or a file whose name ends in {', '.join(SUFFIXES)}.")
     try:
         if path.suffix == ".npy":
-            return Sliced(_opened(np.lib.format.open_memmap, path, mode="r"), chunk_bytes, path)
+            return Sliced(_opened(map_array, path), chunk_bytes, path)
         if not path.exists():
             raise FileNotFoundError(2, "No such file or directory")
         if path.suffix == ".zarr":
@@ -294,6 +294,8 @@ def _at(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
         return Streamed(_batches(_opened(dataset, path), chunk_bytes, columns, path), chunk_bytes)
     except OSError as error:
         raise _unreadable(path, error) from None
+    except TypeError as error:  # what it holds is not numbers
+        raise ValueError(f"X='{path}'{str(error).removeprefix('X')}") from None
     except ImportError as error:
         extra = "zarr" if path.suffix == ".zarr" else "arrow"
         raise ImportError(f"X='{path}' needs {error.name} (pip install 'gputabu[{extra}]').") from None

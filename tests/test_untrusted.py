@@ -214,6 +214,20 @@ def test_a_header_that_lies(shape, name, tmp_path):
     tally.tried("headers that lie")
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+@pytest.mark.parametrize("content", [
+    lying_npy("(40, 3)").replace(b"NUMPY\x01", b"NUMPY\x03"),  # a header of 600 MB
+    lying_npy("(40, 3)").replace(b"NUMPY\x01", b"NUMPY\x02"),
+    lying_npy("(20, 3)", "'<c16'"),
+    b"\x93NUMPY",
+], ids=["version 3", "version 2", "complex", "cut"])  # fmt: skip
+def test_an_npy_file_that_is_none(name, content, tmp_path):
+    (tmp_path / name).write_bytes(content)
+    said = refused_or_read(name, tmp_path / name, len(content))
+    assert len(said) == len(readers(name, tmp_path / name))
+    tally.tried("headers that lie")
+
+
 class Executed:
     """Something whose unpickling is noticed."""
 
