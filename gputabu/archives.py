@@ -103,7 +103,7 @@ class Reader:
         entries = self.archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
             raise ValueError("it is compressed")
-        if sum(entry.file_size for entry in entries) > size:
+        if sum(max(entry.file_size, entry.compress_size) for entry in entries) > size:
             raise ValueError("it claims to hold more than it is long")
 
     def head(self, name: str, version: int) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def _load(path: Path, source: str, name: str | None) -> np.ndarray:
             if name is not None and name not in held.files:
                 raise ValueError(f"it has no array {name!r}; it has {', '.join(held.files)}.")
             name = name or held.files[0]
-            _check_size(held.zip, f"{name}.npy")
+            _check_size(held.zip, f"{name}.npy", path.stat().st_size)
             return held[name]
     except FileNotFoundError:
         raise
@@ -138,9 +138,11 @@ def map_array(path: Path) -> np.ndarray:
     return npy.open_memmap(path, mode="r")
 
 
-def _check_size(archive: zipfile.ZipFile, name: str) -> None:
+def _check_size(archive: zipfile.ZipFile, name: str, size: int) -> None:
     """Raise where an array claims to be larger than it can be: it would be given the memory before it is read."""
     entry = archive.getinfo(name)
+    if entry.file_size > RATIO * max(1, entry.compress_size) or entry.compress_size > size:
+        raise ValueError("it claims to hold more than it can")
     with archive.open(entry) as file:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
         if read is None:
@@ -149,8 +151,6 @@ def _check_size(archive: zipfile.ZipFile, name: str) -> None:
         rest = entry.file_size - file.tell()
     if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
         raise ValueError("it does not hold what it claims to")
-    if entry.file_size > RATIO * max(1, entry.compress_size):
-        raise ValueError("it claims to hold more than it can")
 
 
 def _from_array(array: np.ndarray, source: str, selection: Selection) -> Table:

@@ -214,6 +214,17 @@ def test_a_header_that_lies(shape, name, tmp_path):
     tally.tried("headers that lie")
 
 
+@pytest.mark.parametrize("name", ["a.npz", "model"])
+def test_an_entry_that_claims_to_be_packed_larger_than_the_file(name, tmp_path):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("model.json" if name == "model" else "X.npy", lying_npy("(40, 3)"))
+        archive.filelist[0].compress_size = 50_000_000
+    (tmp_path / name).write_bytes(file.getvalue())
+    assert len(refused_or_read(name, tmp_path / name, len(file.getvalue()))) == 1
+    tally.tried("headers that lie")
+
+
 @pytest.mark.parametrize("name", ["a.npy", "a.npz"])
 @pytest.mark.parametrize("content", [
     lying_npy("(40, 3)").replace(b"NUMPY\x01", b"NUMPY\x03"),  # a header of 600 MB
