@@ -14,6 +14,7 @@ from pathlib import Path
 
 EFFORT = int(os.environ.get("GPUTABU_EFFORT", "1"))
 _counts: Counter[str] = Counter()
+_measured: dict[str, dict[str, list[float]]] = {}
 
 
 def trials(least: int) -> int:
@@ -26,9 +27,14 @@ def tried(what: str, times: int = 1) -> None:
     _counts[what] += times
 
 
+def measured(what: str, sentence: str, value: float) -> None:
+    """Say on the page what was measured on the way; `sentence` has {} where the values of all runs go."""
+    _measured.setdefault(what, {}).setdefault(sentence, []).append(value)
+
+
 def _leave(folder: str) -> None:
     Path(folder).mkdir(parents=True, exist_ok=True)
-    (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(_counts))
+    (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps({"rows": _counts, "measured": _measured}))
 
 
 if "GPUTABU_TALLY" in os.environ:

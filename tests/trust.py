@@ -72,17 +72,24 @@ def run(part: str, effort: int) -> dict:
         which = trap_tests() if part == "traps" else [str(HERE / f"test_{part}.py"), *CHOSEN.get(part, [])]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *which]
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
-        counts = trap_counts(report) if part == "traps" else tallied(Path(folder))
-    told = {"rows": dict(counts), "held": code == 0, "seconds": time.time() - begun, "effort": effort}
-    return told | {"date": time.strftime("%Y-%m-%d", time.gmtime())}
+        counts, measured = tallied(Path(folder))
+        if part == "traps":
+            counts = trap_counts(report)
+    told = {"rows": dict(counts), "measured": measured, "held": code == 0, "seconds": time.time() - begun}
+    return told | {"effort": effort, "date": time.strftime("%Y-%m-%d", time.gmtime())}
 
 
-def tallied(folder: Path) -> Counter[str]:
-    """What the processes of a run have counted."""
+def tallied(folder: Path) -> tuple[Counter[str], dict[str, dict[str, list[float]]]]:
+    """What the processes of a run have counted, and measured."""
     counts: Counter[str] = Counter()
+    measured: dict[str, dict[str, list[float]]] = {}
     for path in folder.glob("*.json"):
-        counts.update(json.loads(path.read_text()))
-    return counts
+        told = json.loads(path.read_text())
+        counts.update(told["rows"])
+        for row, sentences in told["measured"].items():
+            for sentence, values in sentences.items():
+                measured.setdefault(row, {}).setdefault(sentence, []).extend(values)
+    return counts, measured
 
 
 def trap_tests() -> list[str]:
@@ -136,7 +143,11 @@ def table(told: dict, found: dict[str, str]) -> str:
     lines = ["| tried | times | held | found and fixed |", "|---|---|---|---|"]
     held = "yes" if told["held"] else "**no**"
     for row, times in sorted(told["rows"].items()):
-        lines.append(f"| {row} | {times:,} | {held} | {found.get(row, '–')} |")
+        said = [
+            sentence.format(f"{min(values):.2f} to {max(values):.2f}")
+            for sentence, values in told["measured"].get(row, {}).items()
+        ]
+        lines.append(f"| {row} | {times:,} | {'; '.join([held, *said])} | {found.get(row, '–')} |")
     return "\n".join(lines) + "\n"
 
 
