@@ -161,3 +161,12 @@ def test_the_bits_of_a_backend_that_runs_whole_searches(case, refines, monkeypat
     assert digest(search(X, k, **options)) == BITS[case]
     if search is not lloyd.run:
         assert search(X, k, **options | {"max_time": 0.0}).stop is Stop.MAX_TIME
+
+
+def test_a_backend_that_runs_whole_searches_is_given_no_target_where_there_is_none(monkeypatch):
+    """J of small numbers is below 1 from the start."""
+    plain = quantized.search(X / 1e4, 4, max_iter=12, patience=12)
+    monkeypatch.setattr(quantized, "hold", lambda points, *_: Whole(points))
+    found = quantized.search(X / 1e4, 4, max_iter=12, patience=12)
+    assert 0 < plain.trace.current[0, 0] < 1 and plain.stop is Stop.MAX_ITER
+    assert digest(found) == digest(plain)

@@ -82,8 +82,9 @@ def check_against_oracle(X, start, backend, *, max_iter=40, patience=15, scope="
         (LINE[[0, 3, 5, 9]], [3, 1, 0, 2]),  # K = N
         (LINE[[0, 3, 5, 9]], [3, 1, 0]),  # N = K + 1
         (np.zeros((5, 2)), [0, 1]),  # all points equal
+        (np.array([[1.0], [0], [0], [0]]), [0, 2, 1, 3]),  # in scope "global", what comes free is not the mean
     ],
-    ids=["grid3", "grid2", "duplicates", "K=1", "K=N", "N=K+1", "constant"],
+    ids=["grid3", "grid2", "duplicates", "K=1", "K=N", "N=K+1", "constant", "freed"],
 )
 def test_equals_the_plain_search(X, start, scope, m, backend):
     check_against_oracle(X, start, backend, scope=scope, m=m)
