@@ -80,7 +80,8 @@ def pytest_collection_modifyitems(config, items) -> None:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
     if os.environ.get("MUTANT_UNDER_TEST"):  # one that notices is enough: first those that notice most, then the quick
-        took = json.loads(Path("mutmut-stats.json").read_text())["duration_by_test"]
+        known = Path("mutmut-stats.json")  # not there while mutmut makes it
+        took = json.loads(known.read_text())["duration_by_test"] if known.exists() else {}
         items.sort(
             key=lambda item: ("/test_bits" not in item.nodeid or "pieces" in item.name, took.get(item.nodeid, 0))
         )
