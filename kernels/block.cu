@@ -133,6 +133,7 @@ __device__ void take_means_relocating(const Block& b, const Numbers& g) {
         if (bar) ++given;
         __syncthreads();
     }
+    __syncthreads();  // everyone has read which clusters are empty
     for (int sign = 1; given && sign >= -1; sign -= 2) {  // apply, take the means, take back
         for (int a = threadIdx.x; a < b.k; a += blockDim.x) {
             const idx i = b.scratch[a];
