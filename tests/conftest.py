@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from sklearn.datasets import load_iris
 import gputabu.backend
 
 HERE = Path(__file__).parent
+# In the background of a shell Ctrl-C is ignored, and tests of it would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # A busy machine is no failure.
 settings.register_profile(
     "gputabu",
