@@ -703,4 +703,8 @@ def seed_of(random_state: Any) -> int:
         return check_int("random_state", random_state, 0, 2**64 - 1)
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(2**63))
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        allowed = "an integer from 0 to 2^64 - 1, a RandomState or Generator of NumPy, or None"
+        raise ValueError(f"random_state={random_state!r} must be {allowed}.") from None

@@ -50,13 +50,13 @@ class Plan:
     target: float = 0.0  # J to stop at, if positive
 
     @classmethod
-    def checked(cls, max_iter: int, patience: int | None, scope: str, n_neighbors: int, target: float) -> Plan:
+    def checked(cls, max_iter: int, patience: int | None, scope: str, n_neighbors: int, target: float, n: int) -> Plan:
         check_int("max_iter", max_iter, 1)
         return cls(
             max_iter,
             max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1),
             check_choice("scope", scope, SCOPES),
-            check_int("n_neighbors", n_neighbors, 1),
+            min(check_int("n_neighbors", n_neighbors, 1), n),  # behind the last point come only repetitions
             check_real("target", target, 0),
         )
 
@@ -166,7 +166,7 @@ def search(
     watch = Watch(callback, progress, max_time, checkpoint)
     points = admit(X, weights)
     k = check_n_clusters(n_clusters, points.n)
-    plan = Plan.checked(max_iter, patience, scope, n_neighbors, target)
+    plan = Plan.checked(max_iter, patience, scope, n_neighbors, target, points.n)
     check_choice("refine", refine, REFINEMENTS)
     numbers = restart_numbers(restarts)
     out = labels_file(labels_out, points.n)

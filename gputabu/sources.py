@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gputabu.files import DAMAGE, map_array, reason
-from gputabu.validation import check_finite, check_int, check_shape, float_for, widen
+from gputabu.validation import check_finite, check_int, check_shape, check_unmasked, float_for, widen
 
 #: Bytes of a chunk, unless told otherwise. A few are held at a time: one read ahead, one per thread at work.
 CHUNK_BYTES = 64 << 20
@@ -85,6 +85,7 @@ class Sliced(Source):
 
     def __init__(self, array: Any, chunk_bytes: int, path: Path | None = None) -> None:
         check_shape(array.shape)
+        check_unmasked(array, "X")
         super().__init__(array.shape[1], array.dtype, chunk_bytes, array.shape[0])
         self.array, self.path = array, path
         self.map = getattr(array, "_mmap", None)  # of np.memmap

@@ -72,6 +72,7 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise TypeError(f"{name} is a sparse matrix and must be dense: pass {name}.toarray().")
+    check_unmasked(X, name)
     try:
         array = np.asarray(X)
         if array.dtype.kind not in "fiub":
@@ -85,6 +86,12 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
     array = np.ascontiguousarray(array)
     check_finite(array, name)
     return array
+
+
+def check_unmasked(array: object, name: str) -> None:
+    """Raise where values are masked: NumPy and scikit-learn would read them as if they were not."""
+    if np.ma.is_masked(array):
+        raise ValueError(f"{name} is a masked array with {np.ma.count_masked(array)} masked values; it must have none.")
 
 
 def check_shape(shape: tuple[int, ...], name: str = "X") -> None:

@@ -90,6 +90,14 @@ def test_equals_the_plain_search(X, start, scope, m, backend):
     check_against_oracle(X, start, backend, scope=scope, m=m)
 
 
+def test_more_neighbours_than_points_are_as_many_as_points(backend):
+    found, most = (
+        quantized.search(LINE, 3, n_neighbors=m, max_iter=9, patience=9, seed=2, backend=backend)
+        for m in (len(LINE), 10**9)
+    )
+    same(found, most)
+
+
 @pytest.mark.parametrize("scope", ["cluster", "global"])
 def test_equals_the_plain_search_on_iris(iris, scope, backend):
     X = np.rint(iris[::2] * 10)  # millimetres: integers, with many ties

@@ -9,7 +9,17 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment, relocation
+from gputabu import (
+    KMeans,
+    Points,
+    TabuKMeans,
+    TabuSearchClustering,
+    chunked,
+    lloyd,
+    quantized,
+    reassignment,
+    relocation,
+)
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 
@@ -76,7 +86,7 @@ PARAMETERS = [
     ({"init": None}, ValueError, "init=None must be"),
     ({"backend": "gpu"}, ValueError, r"backend='gpu' must be one of"),
     ({"random_state": -1}, ValueError, "random_state=-1 must be"),
-    ({"random_state": "x"}, ValueError, "'x'"),
+    ({"random_state": "x"}, ValueError, r"random_state='x' must be an integer from 0 to 2\^64 - 1, a RandomState or"),
     ({"verbose": -1}, ValueError, "verbose=-1 must be"),
 ]
 TABU = [
@@ -226,6 +236,18 @@ def test_narrowing_is_said(data):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Points.of(np.rint(data // 2**53))
+
+
+@pytest.mark.parametrize("take", [partial(quantized.search, n_clusters=2), KMeans(2).fit, Points.of, chunked])
+def test_what_is_masked_is_not_read(take):
+    """NumPy and scikit-learn read the values under a mask without a word."""
+    masked = np.ma.masked_array(X, mask=np.zeros(X.shape, bool))
+    take(masked)
+    masked[3, 1] = masked[4, 0] = np.ma.masked
+    with pytest.raises(ValueError, match=r"X is a masked array with 2 masked values; it must have none\."):
+        take(masked)
+    with pytest.raises(ValueError, match=r"sample_weight is a masked array with 1 masked values"):
+        KMeans(2).fit(X, sample_weight=np.ma.masked_less(np.arange(len(X)), 1))
 
 
 @pytest.mark.parametrize(

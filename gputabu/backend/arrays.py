@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gputabu import frames
+from gputabu.validation import check_unmasked
 
 #: DLPack's numbers for memory of a GPU, its own and managed.
 CUDA = (2, 13)
@@ -23,6 +24,7 @@ def on_gpu(X: object) -> bool:
 def opened(X: Any, name: str = "X") -> Any:
     """`X` as an array that NumPy or CuPy takes without a copy; what is no array of another library is itself."""
     if isinstance(X, np.ndarray):
+        check_unmasked(X, name)
         return X
     if frames.is_frame(X):
         return frames.matrix(X, name)
