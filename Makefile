@@ -1,6 +1,6 @@
 # make demo   cluster Iris as the paper does, print its Table I beside ours, write a picture
 # make test   everything that can be tested on this machine
-# make trust  the same things broken and repeated for half an hour; writes docs/reliability.md
+# make trust  the same things broken and repeated for an hour; writes docs/reliability.md
 # make coverage  which lines and branches the tests run; leaves coverage.json for the same page
 # make mutants   which small changes of the code the tests notice; leaves tests/mutants.json, takes an hour
 # make check  lint, format, types, import layers

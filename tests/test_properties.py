@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import inspect
 import math
+import tempfile
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import oracle
@@ -24,7 +26,19 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.exceptions import ConvergenceWarning
 
-from gputabu import KMeans, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment, relocation, select_k
+from gputabu import (
+    KMeans,
+    Points,
+    TabuKMeans,
+    TabuSearchClustering,
+    chunked,
+    lloyd,
+    load,
+    quantized,
+    reassignment,
+    relocation,
+    select_k,
+)
 from gputabu.results import NOISE
 
 SEARCHES = {
@@ -379,6 +393,36 @@ def test_what_is_stored_is_consistent_on_odd_data(points, model, k, backend):
     np.testing.assert_array_equal(fitted.labels_, squares.argmin(axis=1))
     with np.errstate(over="ignore"):
         np.testing.assert_array_equal(fitted.transform(X), np.sqrt(squares).astype(X.dtype))
+
+
+@holds(
+    "odd data in chunks, in memory and read anew for every pass", 20,
+    points=odd_points(), method=METHODS, k=st.integers(1, 4), rows=st.integers(1, 9), read=st.booleans(),
+)  # fmt: skip
+def test_chunks_of_odd_data_change_nothing(points, method, k, rows, read, backend):
+    X, weights = points
+    search = partial(SEARCHES[method], n_clusters=min(k, len(X)), backend=backend)
+    if read:
+        found = search(chunked(X, chunk_bytes=rows * X.shape[1] * X.itemsize), weights=weights)
+    else:
+        found = search(Points.of(X, weights, chunk_rows=rows))
+    same(found, search(X, weights=weights))
+
+
+@holds("saved and loaded", 10, points=odd_points(), model=st.sampled_from(MODELS), k=st.integers(1, 4))
+def test_what_is_loaded_is_what_was_saved(points, model, k, backend):
+    X, weights = points
+    with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = model(min(k, len(X)), random_state=0, backend=backend).fit(X, sample_weight=weights)
+        fitted.save(Path(folder) / "model.npz")
+        loaded = load(Path(folder) / "model.npz")
+    assert loaded.get_params() == fitted.get_params() and loaded.stop_ is fitted.stop_
+    for name in ("labels_", "cluster_centers_", "inertias_"):
+        np.testing.assert_array_equal(getattr(loaded, name), getattr(fitted, name))
+    np.testing.assert_array_equal(loaded.trace_.current, fitted.trace_.current)
+    np.testing.assert_array_equal(loaded.predict(X), fitted.labels_)
+    assert loaded.inertia_ == fitted.inertia_ == -loaded.score(X, sample_weight=weights)
 
 
 # -- arrays of any layout ------------------------------------------------------------------------

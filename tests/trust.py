@@ -1,4 +1,4 @@
-"""Try to break it, for half an hour, and write docs/reliability.md about it: `make trust`.
+"""Try to break it, for an hour, and write docs/reliability.md about it: `make trust`.
 
 Every file of tests below runs by itself, with GPUTABU_EFFORT times its trials. What they count (`tally.tried`) is
 added up and kept in .trust.json, so that some can be run again (`--only faults`) and the page has all. What `make
