@@ -27,6 +27,7 @@ settings.register_profile(
     "gputabu",
     deadline=None,
     max_examples=tally.trials(100),
+    derandomize=settings.default.derandomize and tally.EFFORT == 1,  # in CI; more trials are to find what is new
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 settings.load_profile("gputabu")
