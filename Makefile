@@ -31,14 +31,17 @@ trust: $(READY)
 
 # Once more without compiling, on small data: what numba compiles is Python, and only so are its lines seen. Without
 # Ctrl-C at any moment: where one comes while coverage holds a lock of its own, that waits for ever.
+UNCOMPILED := bits quantized lloyd hartigan numerics
 coverage: $(READY) $(VENV)/.cupy
 	rm -f .coverage coverage.json
 	GPUTABU_CUPY=$(CURDIR)/$(VENV)/cupy $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report= \
 	  -k "not ctrl_c_at_any_moment"
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto -m numba -W "ignore:overflow encountered" \
-	  --cov --cov-append --cov-report= tests/test_bits.py
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto -m numba -W ignore::RuntimeWarning --cov --cov-append \
+	  --cov-report= -k "bits or plain or ties or empty or canonical or move" $(patsubst %,tests/test_%.py,$(UNCOMPILED))
 	$(BIN)/python -m coverage json -q
-	$(BIN)/python -m coverage report --skip-covered --fail-under=95
+	$(BIN)/python -m coverage report --skip-covered
+	@$(BIN)/python -c "import json; t = json.load(open('coverage.json'))['totals']; \
+	  share = t['covered_branches'] / t['num_branches']; print(f'{share:.1%} of all branches'); exit(share < 0.95)"
 
 # In a folder of its own, as it wants an older pytest; with one thread, as it forks where others have started threads.
 mutants: $(VENV)/mutants/.ready

@@ -273,13 +273,33 @@ def test_a_message_that_comes_again_is_not_done_again():
         pickle.dumps(part)
 
 
+#: Workers that are threads of this process, as in a notebook.
+THREADS = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+
+
+def test_workers_that_are_threads():
+    X, weights = data(weighted=True)
+    settings = {"n_clusters": 5, "neighbourhood": "relocation", "max_iter": 3}
+    with distributed.Client(**THREADS) as local:
+        lazy = da.from_array(X, chunks=(UNEVEN, 3))
+        for spread in ("rows", "restarts"):
+            model = TabuKMeans(random_state=0, backend="numpy", client=local, spread=spread, **settings)
+            model.fit(lazy, sample_weight=weights)
+            plain = fitted(TabuKMeans, X, weights, **settings)
+            equal(model, plain)
+            np.testing.assert_array_equal(model.transform(lazy).compute(), plain.transform(X))
+            given = da.from_array(weights, chunks=(UNEVEN,))
+            for delayed in (False, True):
+                score = model.score(lazy, sample_weight=given, delayed=delayed)
+                assert (score.compute() if delayed else score) == -plain.inertia_
+
+
 @pytest.mark.gpu
 def test_chunks_of_cupy():
     import cupy
 
     X = data(np.float32)[0]
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
-    with distributed.Client(**options) as local:
+    with distributed.Client(**THREADS) as local:
         lazy = da.from_array(X, chunks=((100, 0, 300), 3)).map_blocks(cupy.asarray)
         weights = da.from_array(data(weighted=True)[1], chunks=((100, 0, 300),)).map_blocks(cupy.asarray)
         model = KMeans(4, random_state=0, client=local, spread="rows").fit(lazy, sample_weight=weights)
