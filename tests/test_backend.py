@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans, chunked
 from gputabu.backend import admit, certified, hold, resolve
 from gputabu.backend.ops import Lot, Moves
+from gputabu.backend.workers import Workers
 from gputabu.points import Grid, Totals
 
 
@@ -22,12 +23,14 @@ def canonical(X, centers):
     return total
 
 
-@pytest.fixture(params=["whole", "in pieces"])
+@pytest.fixture(params=["whole", "in pieces", "each alone"])
 def pieces(request, monkeypatch):
-    """Points and restarts as a whole, or a few at a time by three threads."""
-    if request.param == "in pieces":
+    """Points and restarts as a whole, or a few at a time: by three threads, or each as if by a thread of its own."""
+    if request.param != "whole":
         monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 40)
         monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
+    if request.param == "each alone":  # whatever thread would have been the quickest
+        monkeypatch.setattr(Workers, "map", lambda self, run, tasks: [run(iter([task])) for task in tasks])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
