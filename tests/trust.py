@@ -39,7 +39,7 @@ PARTS = {
 }
 CHOSEN = {"dask": ["-k", "killed"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
-SHARE = {"traps": 0.1, "dask": 0.3, "untrusted": 3}
+SHARE = {"properties": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
 INTRODUCTION = """\
 # Reliability
 
