@@ -41,29 +41,28 @@ def check_pace(row: str, seconds: np.ndarray) -> None:
         assert ratio < 3  # machines drift; what grows with each of them would be far beyond
 
 
-def held_after(run, times: int, seconds: list[float]) -> tuple[int, int]:
-    """Bytes held after so many runs, as Python counts them and as the system does."""
-    for i in range(times):
+def held_after(run, seconds: np.ndarray) -> tuple[int, int]:
+    """Bytes held after as many runs as there is room for their times, as Python counts them and as the system does."""
+    for i in range(len(seconds)):
         begun = time.perf_counter()
         run(i)
-        seconds.append(time.perf_counter() - begun)
+        seconds[i] = time.perf_counter() - begun
     gc.collect()
     return tracemalloc.get_traced_memory()[0], resident()
 
 
 def check_flat(row: str, run, times: int) -> None:
     """Half of the runs in use no more memory after the other half."""
-    seconds: list[float] = []
+    seconds = np.zeros(times)
     tracemalloc.start()
     try:
         run(0)
-        first = held_after(run, times // 2, seconds)
-        second = held_after(run, times - times // 2, seconds)
+        first, second = (held_after(run, half) for half in np.split(seconds, 2))
     finally:
         tracemalloc.stop()
     assert second[0] - first[0] < TRACED, second[0] - first[0]
     assert second[1] - first[1] < RESIDENT, second[1] - first[1]
-    check_pace(row, np.array(seconds))
+    check_pace(row, seconds)
     tally.tried(row, times)
 
 
