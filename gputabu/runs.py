@@ -21,42 +21,35 @@ from gputabu.watching import Watch
 PILES = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """One iteration of the restarts that were still active."""
-
-    active: np.ndarray  # (A,) which
-    cost: np.ndarray  # (A,) J
-    best: np.ndarray | None  # (A,) J_b, or None for the least so far
-    moves: np.ndarray | None  # (A,), or None at the start
-    means: np.ndarray | None  # (A, K)
-
-
 class Course:
-    """Records what each of R restarts did, iteration by iteration, while it was active."""
+    """Records what each of R restarts did, iteration by iteration, while it was active: a trace that grows."""
 
     def __init__(self, restarts: int) -> None:
-        self.restarts = restarts
-        self.entries: list[Entry] = []
+        self.length = 0  # columns that are filled
+        self._current, self._best = (np.full((restarts, 0), np.nan) for _ in range(2))  # (R, room)
+        self._moves = np.full((restarts, 0), -1, np.int64)  # (R, room); the start has none
+        self._means: np.ndarray | None = None  # (R, room, K)
 
     @classmethod
     def resumed(cls, trace: Trace) -> Course:
         """The course that led to a trace."""
         course = cls(trace.n_restarts)
-        for i in range(trace.current.shape[1]):
-            active = np.flatnonzero(np.isfinite(trace.current[:, i]))
-            moves = trace.moves[active, i - 1] if i else None
-            means = None if trace.means is None else trace.means[active, i]
-            course.entries.append(Entry(active, trace.current[active, i], trace.best[active, i], moves, means))
+        course.length = trace.current.shape[1]
+        course._current, course._best, course._means = trace.current, trace.best, trace.means
+        course._moves = np.pad(trace.moves, ((0, 0), (course.length - trace.moves.shape[1], 0)), constant_values=-1)
         return course
 
     @property
     def kept(self) -> Callable[[], Trace]:
         """A function that makes the trace as it is now, also later."""
-        return partial(self.trace, len(self.entries))
+        return partial(self.trace, self.length)
 
     def start(self, cost: np.ndarray, means: np.ndarray | None = None) -> None:
-        self.entries.append(Entry(np.arange(self.restarts), cost, cost, None, means))
+        i = self._column()
+        self._current[:, i] = self._best[:, i] = cost
+        if means is not None:
+            self._means = np.full((*self._current.shape, means.shape[1]), -1, np.int64)
+            self._means[:, i] = means
 
     def add(
         self,
@@ -66,25 +59,32 @@ class Course:
         means: np.ndarray | None = None,
         best: np.ndarray | None = None,
     ) -> None:
-        self.entries.append(Entry(active, cost, best, moves, means))
+        """What the `active` restarts (A,) did: J, J_b or None for the least so far, moves (A,), M_c (A, K) if any."""
+        i = self._column()
+        self._current[active, i] = cost
+        self._best[active, i] = np.minimum(self._best[active, i - 1], cost) if best is None else best
+        self._moves[active, i] = moves
+        if self._means is not None:
+            self._means[active, i] = means
 
     def trace(self, length: int | None = None) -> Trace:
-        """Of all entries, or of the first so many."""
-        entries = self.entries[:length]
-        r, t = self.restarts, len(entries)
-        current, best = np.full((r, t), np.nan), np.full((r, t), np.nan)
-        moves = np.full((r, max(t - 1, 0)), -1, np.int64)
-        first = entries[0].means if t else None
-        means = None if first is None else np.full((r, t, first.shape[1]), -1, np.int64)
-        for i, entry in enumerate(entries):
-            current[entry.active, i] = entry.cost
-            least = np.minimum(best[entry.active, i - 1], entry.cost) if entry.best is None else entry.best
-            best[entry.active, i] = least
-            if entry.moves is not None:
-                moves[entry.active, i - 1] = entry.moves
-            if means is not None and entry.means is not None:
-                means[entry.active, i] = entry.means
-        return Trace(current, best, moves, means)
+        """Of all iterations, or of the first so many columns."""
+        end = self.length if length is None else length
+        means = None if self._means is None else self._means[:, :end].copy()
+        return Trace(self._current[:, :end].copy(), self._best[:, :end].copy(), self._moves[:, 1:end].copy(), means)
+
+    def _column(self) -> int:
+        """The number of the next column. Room doubles: a list of small arrays would take ten times as much."""
+        if self.length == self._current.shape[1]:
+            more = (0, max(16, self.length))
+            self._current, self._best = (
+                np.pad(array, ((0, 0), more), constant_values=np.nan) for array in (self._current, self._best)
+            )
+            self._moves = np.pad(self._moves, ((0, 0), more), constant_values=-1)
+            if self._means is not None:
+                self._means = np.pad(self._means, ((0, 0), more, (0, 0)), constant_values=-1)
+        self.length += 1
+        return self.length - 1
 
 
 @dataclass(frozen=True, slots=True)

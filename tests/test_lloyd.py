@@ -8,6 +8,7 @@ import sklearn.cluster
 from conftest import blobs, same
 
 from gputabu import Points, Stop, lloyd
+from gputabu.backend import hold
 from gputabu.backend.ops import Descended
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
@@ -75,6 +76,19 @@ def test_empty_clusters_of_some_restarts(backend):
     for r in range(5):
         alone = lloyd.run(X, 12, restarts=[r], **options)
         assert (alone.inertia, alone.n_iter) == (batch.inertias[r], batch.trace.n_iter[r])
+
+
+def test_points_are_given_to_the_empty_clusters_of_every_restart(backend):
+    """The first restart has none; the second gives its farthest point, 9, to the last cluster."""
+    X = np.array([[0.0], [1.0], [5.0], [9.0]])
+    centers = np.array([[[0.0], [5.0], [9.0]], [[0.0], [5.0], [99.0]]])
+    with hold(Points.of(X), backend) as ops:
+        labels = ops.blank(2)
+        totals = ops.assign(centers, labels).totals
+        given = lloyd.relocate(ops, centers, labels, totals)
+        means = ops.grid.centroids(given, centers)
+    assert means[:, :, 0].tolist() == [[0.5, 5.0, 9.0], [0.5, 5.0, 9.0]]
+    np.testing.assert_array_equal(given[0], totals[0])
 
 
 def test_tolerance(backend):
