@@ -402,7 +402,7 @@ def test_a_command_that_is_ended_at_any_moment(tmp_path):
     """Ctrl-C or SIGTERM: files whole, or not there; what they say holds together."""
     points = blobs(2000, 4, 8)
     np.save(tmp_path / "data.npy", points)
-    trials = 3 if tally.EFFORT == 1 else tally.trials(5)
+    trials = 3 if tally.EFFORT == 1 else tally.trials(10)
     run = [sys.executable, "-c", SIGNALLED, str(tmp_path / "data.npy"), str(tmp_path), str(trials), str(tally.EFFORT)]
     done = subprocess.run(run, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

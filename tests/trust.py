@@ -39,7 +39,7 @@ PARTS = {
 }
 CHOSEN = {"dask": ["-k", "killed"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
-SHARE = {"properties": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
+SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
 INTRODUCTION = """\
 # Reliability
 
@@ -144,7 +144,7 @@ def table(told: dict, found: dict[str, str]) -> str:
     held = "yes" if told["held"] else "**no**"
     for row, times in sorted(told["rows"].items()):
         said = [
-            sentence.format(f"{min(values):.2f} to {max(values):.2f}")
+            sentence.format(" to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))))
             for sentence, values in told["measured"].get(row, {}).items()
         ]
         lines.append(f"| {row} | {times:,} | {'; '.join([held, *said])} | {found.get(row, '–')} |")
