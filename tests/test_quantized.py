@@ -11,6 +11,7 @@ from conftest import blobs, same
 from threadpoolctl import threadpool_limits
 
 from gputabu import Points, Stop, lloyd, quantized
+from gputabu.backend import hold
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 GRID = np.array([[x, y] for x in range(6) for y in range(5)], dtype=float)  # nothing but ties
@@ -83,11 +84,22 @@ def check_against_oracle(X, start, backend, *, max_iter=40, patience=15, scope="
         (LINE[[0, 3, 5, 9]], [3, 1, 0]),  # N = K + 1
         (np.zeros((5, 2)), [0, 1]),  # all points equal
         (np.array([[1.0], [0], [0], [0]]), [0, 2, 1, 3]),  # in scope "global", what comes free is not the mean
+        (np.array([[1.0], [0], [1], [0], [1]]), [3, 3, 0, 1]),  # a row twice: in scope "global", two tabu rows hold it
     ],
-    ids=["grid3", "grid2", "duplicates", "K=1", "K=N", "N=K+1", "constant", "freed"],
+    ids=["grid3", "grid2", "duplicates", "K=1", "K=N", "N=K+1", "constant", "freed", "twice"],
 )
 def test_equals_the_plain_search(X, start, scope, m, backend):
     check_against_oracle(X, start, backend, scope=scope, m=m)
+
+
+@pytest.mark.parametrize("scope", quantized.SCOPES)
+def test_a_search_goes_on_in_its_scope(scope):
+    plan, means = quantized.Plan(scope=scope), np.array([[0, 3]])
+    with hold(Points.of(LINE), "numpy") as ops:
+        state = quantized.begin(ops, means, plan)
+        best = {"cost": state.best.cost, "best": means, "stale": state.best.stale}
+        again = quantized.resume(ops, {"means": means, "tabu": state.memory.rows, **best}, plan)
+    assert again.memory.shared == state.memory.shared == (scope == "global")
 
 
 def test_more_neighbours_than_points_are_as_many_as_points(backend):
