@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gputabu.cli.reproduce.command.paper import TABLES
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_info
 
 from gputabu import Clustering, Points, TabuKMeans, datasets, lloyd, quantized, reassignment
-from gputabu import speed as speeds
 from gputabu.backend import hold, numba_unusable
-from gputabu.backend.workers import thread_count
-from gputabu.paper import TABLES
-from gputabu.speed import tabu_step, timed
+from gputabu.backend.numpy.threads import thread_count
+from gputabu.cli import speed as speeds
+from gputabu.cli.speed import tabu_step, timed
 
 try:
     import faiss

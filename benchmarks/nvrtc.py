@@ -92,7 +92,8 @@ _ENTRY = re.compile(
 
 def compiled(nvrtc: Nvrtc, arch: int, widths: Sequence[int]) -> Iterator[Usage]:
     """Every kernel in every form, for one architecture."""
-    from gputabu.backend import diagnosis, kernels
+    from gputabu.backend.cuda import diagnosis
+    from gputabu.backend.cuda import launch as kernels
 
     for file, defines in diagnosis.variants(widths):
         for real, dtype in REALS.items():

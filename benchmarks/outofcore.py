@@ -22,7 +22,7 @@ import numpy as np
 
 from gputabu import Points, chunked, quantized
 from gputabu.backend import hold
-from gputabu.backend.ops import Ops
+from gputabu.backend.contract import Ops
 
 
 def main() -> None:

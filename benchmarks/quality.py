@@ -29,8 +29,9 @@ from typing import Any
 import numpy as np
 from sklearn.cluster import KMeans
 
-from gputabu import datasets, files, relocation
+from gputabu import datasets, relocation
 from gputabu.backend import resolve
+from gputabu.data import files
 
 Start = Callable[[np.ndarray, int, int], np.ndarray]  # X, K, seed -> centres
 

@@ -20,10 +20,10 @@ import dask.array as da
 import numpy as np
 from distributed import Client, LocalCluster
 
+from gputabu.algorithms.quantized import Plan, begin, step
 from gputabu.backend import hold
+from gputabu.dask.client import Part
 from gputabu.dask.partitions import Partitions
-from gputabu.dask.remote import Part
-from gputabu.quantized import Plan, begin, step
 
 
 def main() -> None:

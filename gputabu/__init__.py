@@ -1,13 +1,13 @@
 """gputabu: K-Means clusterings found by tabu search, on GPU and CPU with the same bits."""
 
+from gputabu.algorithms.monitor import Progress
 from gputabu.backend import BackendUnavailable
-from gputabu.estimators import KMeans, TabuKMeans, TabuSearchClustering
-from gputabu.points import Points
-from gputabu.results import Clustering, Stop, Trace
-from gputabu.selection import KSelection, select_k
-from gputabu.sources import chunked
-from gputabu.storage import load
-from gputabu.watching import Progress
+from gputabu.core.results import Clustering, Stop, Trace
+from gputabu.data.points import Points
+from gputabu.data.sources import chunked
+from gputabu.estimators.models.models import KMeans, TabuKMeans, TabuSearchClustering
+from gputabu.estimators.models.storage import load
+from gputabu.selection.select_k.select_k import KSelection, select_k
 
 __version__ = "0.1.0"
 

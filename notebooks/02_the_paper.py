@@ -20,9 +20,10 @@ import tempfile
 
 import matplotlib.pyplot as plt
 
-from gputabu import datasets, experiments, plotting
-from gputabu.outcomes import Settings
-from gputabu.paper import TABLES
+from gputabu import datasets, plotting
+from gputabu.cli.reproduce.command import experiments
+from gputabu.cli.reproduce.command.records import Settings
+from gputabu.cli.reproduce.command.paper import TABLES
 
 TINY = os.environ.get("GPUTABU_TINY") == "1"  # small sizes, for tests
 RUNS = 2 if TINY else 20  # the paper: 100

@@ -105,10 +105,10 @@ def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """
     name, *by_passes = request.param.split(", ")
     if name == "numba":
-        monkeypatch.setattr("gputabu.backend.numba_ops.FEW", 0)
+        monkeypatch.setattr("gputabu.backend.numba.backend.FEW", 0)
         if by_passes:
-            monkeypatch.setattr("gputabu.backend.numba_restarts.SMALL", 0)
-            monkeypatch.setattr("gputabu.backend.numba_pairing.MEDIUM", 0)
+            monkeypatch.setattr("gputabu.backend.numba.restarts.SMALL", 0)
+            monkeypatch.setattr("gputabu.backend.numba.relocation.MEDIUM", 0)
     return name
 
 

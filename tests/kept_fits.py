@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from gputabu import checkpoints, estimators
+from gputabu.algorithms import checkpoint as checkpoints
+from gputabu.estimators.models import models as estimators
 
 KINDS = {
     "quantized": (estimators.TabuKMeans, {"n_init": 2}),

@@ -33,7 +33,7 @@ def module(name: str) -> str:
 
 
 def function(name: str) -> str:
-    """The function of a mutant: gputabu.tabu.xǁMemoryǁpush__mutmut_3 is one of Memory.push."""
+    """The function of a mutant: gputabu.algorithms.tabu_list.xǁMemoryǁpush__mutmut_3 is one of Memory.push."""
     return name.rsplit(".", 1)[1].split("__mutmut_")[0].removeprefix("x").replace("ǁ", ".").strip("._")
 
 

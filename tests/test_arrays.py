@@ -10,7 +10,7 @@ from conftest import blobs
 
 from gputabu import BackendUnavailable, KMeans, TabuKMeans, TabuSearchClustering, lloyd, plotting, quantized, select_k
 from gputabu.backend import admit, to_numpy
-from gputabu.backend.arrays import on_gpu, opened
+from gputabu.data.interop import on_gpu, opened
 
 X = blobs(80, 3, 4)
 WEIGHTS = np.random.default_rng(0).integers(0, 4, 80) / 2

@@ -9,10 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans, chunked
-from gputabu.backend import admit, certified, hold, resolve
-from gputabu.backend.ops import Lot, Moves
-from gputabu.backend.workers import Workers
-from gputabu.points import Grid, Totals
+from gputabu.backend import admit, hold, resolve
+from gputabu.backend.arithmetic import certified
+from gputabu.backend.arithmetic.fixed_point import Grid, Totals
+from gputabu.backend.contract import Lot, Moves
+from gputabu.backend.numpy.threads import Workers
 
 
 def canonical(X, centers):
@@ -27,8 +28,8 @@ def canonical(X, centers):
 def pieces(request, monkeypatch):
     """Points and restarts as a whole, or a few at a time: by three threads, or each as if by a thread of its own."""
     if request.param != "whole":
-        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 40)
-        monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
+        monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 40)
+        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda: 3)
     if request.param == "each alone":  # whatever thread would have been the quickest
         monkeypatch.setattr(Workers, "map", lambda self, run, tasks: [run(iter([task])) for task in tasks])
 
@@ -255,7 +256,7 @@ def test_trials_change_totals_as_their_labels_say(backend, pieces):
 
 
 def test_rows_beyond_32_bits_keep_their_number():
-    from gputabu.backend.reductions import Least
+    from gputabu.backend.arithmetic.keys import Least
 
     least = Least((1, 1, 2))
     owner = np.zeros((1, 2), np.intp)

@@ -13,7 +13,8 @@ import time
 import pytest
 from conftest import same
 
-from gputabu import KMeans, Stop, TabuKMeans, bars, lloyd, quantized, relocation, select_k
+from gputabu import KMeans, Stop, TabuKMeans, lloyd, quantized, relocation, select_k
+from gputabu.algorithms import progress_bars as bars
 
 FIT = """
 import numpy as np
@@ -27,7 +28,7 @@ TabuKMeans(8, n_init=30, max_iter=100000, patience=100000, max_time=1.0, random_
 def as_terminal(monkeypatch, capsys):
     """Make stderr a terminal; returns a function that gives what it has been sent so far."""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr("gputabu.watching.INTERVAL", 0.0)
+    monkeypatch.setattr("gputabu.algorithms.monitor.INTERVAL", 0.0)
     sent = []
 
     def read() -> str:
@@ -68,7 +69,7 @@ def test_a_terminal_of_80_columns_never_wraps():
 
 
 def test_without_a_terminal_a_line_every_few_seconds(monkeypatch, capsys, iris, backend):
-    monkeypatch.setattr("gputabu.watching.INTERVAL", 0.0)
+    monkeypatch.setattr("gputabu.algorithms.monitor.INTERVAL", 0.0)
     monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
     found = quantized.search(iris, 3, restarts=2, max_iter=30, backend=backend, progress=True)
     same(found, quantized.search(iris, 3, restarts=2, max_iter=30, backend=backend))
@@ -87,9 +88,9 @@ def test_without_a_terminal_a_line_every_few_seconds(monkeypatch, capsys, iris, 
 @pytest.mark.numba
 @pytest.mark.parametrize("search", [quantized.search, relocation.search, lloyd.run])
 def test_whole_restarts_in_compiled_code_are_glanced_at(search, iris, monkeypatch, capsys):
-    monkeypatch.setattr("gputabu.watching.INTERVAL", 0.0)
+    monkeypatch.setattr("gputabu.algorithms.monitor.INTERVAL", 0.0)
     monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
-    monkeypatch.setattr("gputabu.watching.Watch.tell", lambda *_: pytest.fail("pass by pass"))
+    monkeypatch.setattr("gputabu.algorithms.monitor.Watch.tell", lambda *_: pytest.fail("pass by pass"))
     search(iris, 3, restarts=4, init="random", backend="numba", progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert lines and any("best J 7" in line or "best J 14" in line for line in lines)

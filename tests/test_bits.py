@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gputabu import lloyd, quantized, reassignment, relocation
-from gputabu.backend.numpy_ops import NumpyOps
-from gputabu.backend.ops import Descended, Explored
-from gputabu.checkpoints import Stage
-from gputabu.results import Stop
+from gputabu.algorithms.checkpoint import Stage
+from gputabu.backend.contract import Descended, Explored
+from gputabu.backend.numpy.backend import NumpyOps
+from gputabu.core.results import Stop
 
 #: Sums and products of small integers, so that no library's random normals are part of this.
 RNG = np.random.default_rng(20)
@@ -115,8 +115,8 @@ def digest(found) -> str:
 def test_the_bits_are_those_of_before(case, pieces, backend, monkeypatch):
     search, k, options = CASES[case]
     if pieces == "in pieces":  # a few points and restarts at a time, by three threads
-        monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 200)
-        monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda: 3)
+        monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 200)
+        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda: 3)
     assert digest(search(X, k, backend=backend, **options)) == BITS[case]
 
 

@@ -20,9 +20,12 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 import gputabu
-from gputabu import Points, Stop, checkpoints, lloyd, quantized, reassignment, relocation, runs, tabu
+from gputabu import Points, Stop, lloyd, quantized, reassignment, relocation
+from gputabu.algorithms import checkpoint as checkpoints
+from gputabu.algorithms import restarts as runs
+from gputabu.algorithms import tabu_list as tabu
+from gputabu.algorithms.checkpoint import Checkpoint
 from gputabu.backend import hold
-from gputabu.checkpoints import Checkpoint
 
 ROW = "Fit continued from a checkpoint"
 
@@ -65,7 +68,7 @@ def written(monkeypatch):
         files.append(self.path.read_bytes())
 
     monkeypatch.setattr(checkpoints, "EVERY", 0.0)
-    monkeypatch.setattr("gputabu.archives.os.fsync", bool)  # no power fails here
+    monkeypatch.setattr("gputabu.core.archive.os.fsync", bool)  # no power fails here
     monkeypatch.setattr(Checkpoint, "write", copied)
     return files
 
@@ -341,10 +344,10 @@ def test_where_a_checkpoint_cannot_be(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gputabu.archives.npy.write_array", full)
+    monkeypatch.setattr("gputabu.core.archive.npy.write_array", full)
     with pytest.warns(RuntimeWarning, match="checkpoint='.*' cannot be written: No space left on device"):
         same(lloyd.run(X, 4, checkpoint=tmp_path / "fit.ckpt"), whole)
-    monkeypatch.setattr("gputabu.archives.json.dumps", full)
+    monkeypatch.setattr("gputabu.core.archive.json.dumps", full)
     with pytest.raises(ValueError, match="cannot be written: No space left on device"):
         lloyd.run(X, 4, checkpoint=tmp_path / "other.ckpt")
     assert [path.name for path in tmp_path.iterdir()] == ["fit.ckpt"]

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 import gputabu
 from gputabu import cli
-from gputabu.checkpoints import Checkpoint
+from gputabu.algorithms.checkpoint import Checkpoint
 
 NAMES = ["sepal length", "sepal width", "petal length", "petal width"]
 COMMAND = [sys.executable, "-m", "gputabu"]
@@ -233,7 +233,7 @@ def test_one_cluster_and_one_column(tmp_path):
 
 
 def test_without_matplotlib(iris_csv, tmp_path, monkeypatch):
-    monkeypatch.setattr("gputabu.report.find_spec", lambda name: None)
+    monkeypatch.setattr("gputabu.cli.output.report.find_spec", lambda name: None)
     with warnings.catch_warnings():
         warnings.simplefilter("always")  # they are errors in tests; users see them
         done = fit(iris_csv, "-k", 3, "--id", "plant", "--out", tmp_path / "out")

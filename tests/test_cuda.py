@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gputabu import KMeans, TabuKMeans, lloyd, quantized
 from gputabu.backend import hold
-from gputabu.points import Points
+from gputabu.data.points import Points
 
 pytestmark = pytest.mark.gpu
 hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="changes what only hostcuda can: threads, memory, devices")
@@ -86,7 +86,7 @@ def test_kmeans_equals_numpy(data):
 @pytest.fixture(params=["block", "graph", "passes"])
 def way(request, monkeypatch):
     """The three ways a search can run: in one launch, by a graph, pass by pass from the host."""
-    from gputabu.backend import device_search
+    from gputabu.backend.cuda import search as device_search
 
     if request.param != "block":
         monkeypatch.setattr(device_search.DeviceSearch, "block_bytes", 10**9)
@@ -288,7 +288,7 @@ def test_rows_beyond_31_bits(knobs):
     """N·d and N·R past 2^31, over memory that is reserved and barely touched."""
     import cupy
 
-    from gputabu.backend.kernels import launch
+    from gputabu.backend.cuda.launch import launch
 
     n, d = 2**31 + 512, 1
     X = cupy.empty((n, d), np.float32)
@@ -321,7 +321,7 @@ def test_rows_beyond_31_bits(knobs):
 def test_launch_arguments_are_checked():
     import cupy
 
-    from gputabu.backend.kernels import launch, signatures
+    from gputabu.backend.cuda.launch import launch, signatures
 
     assert signatures("assign.cu")["assign"][0] == ("real", True)
     out = cupy.empty((2, 1), np.float64)

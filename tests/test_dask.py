@@ -25,7 +25,9 @@ import gputabu
 dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from gputabu.dask import KMeans, TabuKMeans, WorkerLost, estimators, held, remote  # noqa: E402
+from gputabu.dask import KMeans, TabuKMeans, WorkerLost, estimators  # noqa: E402
+from gputabu.dask import client as remote
+from gputabu.dask import worker as held
 from gputabu.dask.partitions import Partitions  # noqa: E402
 
 #: Partitions of 400 points: uneven, smaller than K, an empty one, one of a single row.

@@ -17,7 +17,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from gputabu import datasets, quantized
-from gputabu.datasets import DataUnavailable
+from gputabu.data.datasets import DataUnavailable
 
 FOLDER = os.environ.get("GPUTABU_DATA")  # tests themselves see none
 X = np.array([[0.5, 1.0], [-2.25, 1e-3], [3.0, 0.1]])

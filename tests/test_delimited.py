@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gputabu import delimited
-from gputabu.delimited import Style
-from gputabu.tables import Selection
+from gputabu.data import delimited
+from gputabu.data.delimited import Style
+from gputabu.data.tables import Selection
 
 X = np.array([[1.0, -2.5], [3e-3, 4.0]])
 

@@ -235,7 +235,7 @@ def test_ctrl_c_keeps_the_best_so_far(model):
 
 
 def test_a_second_ctrl_c_interrupts(iris):
-    from gputabu.interrupts import Interrupts
+    from gputabu.core.interrupts import Interrupts
 
     with Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)

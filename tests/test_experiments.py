@@ -13,13 +13,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from gputabu.cli.reproduce.command.paper import TABLES
+from gputabu.cli.reproduce.command.verdicts import Sample, judge
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from typer.testing import CliRunner
 
-from gputabu import cli, datasets, experiments, lloyd, markup, outcomes, quantized, reassignment
-from gputabu.paper import TABLES
-from gputabu.results import Stop
-from gputabu.verdicts import Sample, judge
+from gputabu import cli, datasets, lloyd, quantized, reassignment
+from gputabu.cli.output import markup
+from gputabu.cli.reproduce.command import experiments
+from gputabu.cli.reproduce.command import records as outcomes
+from gputabu.core.results import Stop
 
 pytest.importorskip("tqdm")
 pytest.importorskip("matplotlib")
@@ -86,13 +89,13 @@ def test_methods_have_the_papers_parameters(monkeypatch):
     for module, name in ((lloyd, "run"), (quantized, "search"), (reassignment, "search")):
         monkeypatch.setattr(module, name, lambda X, k, _name=module.__name__, **given: asked.update({_name: given}))
     experiments.METHODS["K-Means"](None, 3, restarts=7)
-    assert asked["gputabu.lloyd"] == {"init": "random", "restarts": 7}
+    assert asked["gputabu.algorithms.lloyd"] == {"init": "random", "restarts": 7}
     experiments.METHODS["K-Means++"](None, 3)
-    assert asked["gputabu.lloyd"] == {"init": "k-means++", "trials": 1}
+    assert asked["gputabu.algorithms.lloyd"] == {"init": "k-means++", "trials": 1}
     experiments.METHODS["TSC"](None, 3)
-    assert asked["gputabu.reassignment"] == {"max_iter": 1000, "n_trials": 20, "tenure": 15, "keep": 0.95}
+    assert asked["gputabu.algorithms.reassignment"] == {"max_iter": 1000, "n_trials": 20, "tenure": 15, "keep": 0.95}
     experiments.METHODS["QM-TS"](None, 3)
-    assert asked["gputabu.quantized"] == {"init": "random", "max_iter": 400, "patience": 100}
+    assert asked["gputabu.algorithms.quantized"] == {"init": "random", "max_iter": 400, "patience": 100}
 
 
 def test_csv_has_every_run(tmp_path):

@@ -20,14 +20,14 @@ import numpy as np
 import pytest
 import tally
 from conftest import GPU, blobs, same
+from gputabu.cli.reproduce.command.records import Results, Settings
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import gputabu
 from gputabu import KMeans, TabuKMeans, cli, lloyd, plotting, quantized, relocation
-from gputabu.outcomes import Results, Settings
-from gputabu.results import Stop
+from gputabu.core.results import Stop
 
 hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="plans failures that only hostcuda can")
 X = blobs(120, 3, 4)
@@ -124,7 +124,7 @@ def test_any_size_of_device_memory_is_enough_or_said_to_be_too_small(planned):
 @hostcuda
 @pytest.mark.gpu
 def test_kernels_that_do_not_compile(monkeypatch):
-    from gputabu.backend import kernels
+    from gputabu.backend.cuda import launch as kernels
 
     kernels._function.cache_clear()
     whole = kernels.source

@@ -13,10 +13,11 @@ import threading
 import numpy as np
 import pytest
 
-from gputabu.delimited import Style
-from gputabu.files import read, replace_text, replacing
-from gputabu.recipe import Recipe
-from gputabu.tables import Selection
+from gputabu.core.atomic_files import replace_text, replacing
+from gputabu.data.delimited import Style
+from gputabu.data.files import read
+from gputabu.data.preprocessing import Recipe
+from gputabu.data.tables import Selection
 
 X = np.array([[1.0, -2.5], [3e-3, 4.0]])
 

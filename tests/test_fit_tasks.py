@@ -47,7 +47,7 @@ def test_iterations_are_tasks(model, iris, monkeypatch):
     assert count.log == ["setup", "fit", "teardown"]
     assert count.iterations == plain.trace_.n_iter.max()
     np.testing.assert_array_equal(heard.trace_.current, plain.trace_.current)
-    monkeypatch.setattr("gputabu.tabu.BATCH_BYTES", 1)  # a batch per restart
+    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 1)  # a batch per restart
     clone(heard).fit(iris)  # with the same callback
     assert count.iterations == plain.trace_.n_iter.max() + plain.trace_.n_iter.sum()
 

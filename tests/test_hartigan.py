@@ -11,10 +11,11 @@ from conftest import blobs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, hartigan, lloyd, quantized, reassignment
+from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
+from gputabu.algorithms import hartigan
+from gputabu.algorithms.monitor import Watch
 from gputabu.backend import hold
-from gputabu.results import NOISE
-from gputabu.watching import Watch
+from gputabu.backend.arithmetic.constants import NOISE
 
 
 def draw_problem(data, most: int = 40):
@@ -156,7 +157,7 @@ def test_batches_and_chunks_change_nothing(backend):
 
 @pytest.mark.gpu
 def test_more_moves_than_room(monkeypatch):
-    from gputabu.backend import device_moves
+    from gputabu.backend.cuda import hartigan as device_moves
 
     monkeypatch.setattr(device_moves, "ROOM", 3)
     X = blobs(300, 2, 3)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import blobs
+from gputabu.selection.select_k.sweep import Ladder, Plan
 
+from gputabu.algorithms.monitor import Watch
 from gputabu.backend import hold
-from gputabu.ladder import Ladder, Plan
-from gputabu.points import Points
-from gputabu.watching import Watch
+from gputabu.data.points import Points
 
 #: Pairs of points at the ends of two lines.
 PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 0], [110, 1]])

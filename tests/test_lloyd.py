@@ -9,7 +9,7 @@ from conftest import blobs, same
 
 from gputabu import Points, Stop, lloyd
 from gputabu.backend import hold
-from gputabu.backend.ops import Descended
+from gputabu.backend.contract import Descended
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 

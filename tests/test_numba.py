@@ -11,11 +11,12 @@ from conftest import blobs, same
 
 from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized
 
-kernels = pytest.importorskip("gputabu.backend.numba_kernels", exc_type=ImportError)
-from gputabu.backend import numba_ops, numba_restarts  # noqa: E402
-from gputabu.backend.numba_ops import NumbaOps  # noqa: E402
-from gputabu.backend.numpy_ops import NumpyOps  # noqa: E402
-from gputabu.watching import Watch  # noqa: E402
+kernels = pytest.importorskip("gputabu.backend.numba.kernels", exc_type=ImportError)
+from gputabu.algorithms.monitor import Watch  # noqa: E402
+from gputabu.backend.numba import backend as numba_ops  # noqa: E402
+from gputabu.backend.numba import restarts as numba_restarts
+from gputabu.backend.numba.backend import NumbaOps  # noqa: E402
+from gputabu.backend.numpy.backend import NumpyOps  # noqa: E402
 
 pytestmark = pytest.mark.numba
 

@@ -20,7 +20,7 @@ from hypothesis.extra.numpy import arrays
 
 from gputabu import Points, lloyd
 from gputabu.backend import hold
-from gputabu.points import COORDINATE, Grid
+from gputabu.backend.arithmetic.fixed_point import COORDINATE, Grid
 
 
 def trials(least: int, backend: str) -> settings:

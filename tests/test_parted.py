@@ -11,7 +11,7 @@ from conftest import GPU, blobs, same
 import gputabu.backend
 from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized, reassignment, relocation, select_k
 from gputabu.backend import hold
-from gputabu.backend.parted import PartedOps
+from gputabu.backend.sharded import PartedOps
 
 #: Rows at which 400 points are cut: even, uneven with parts smaller than K, one row each at the ends.
 CUTS = {"even": (200,), "uneven": (3, 5, 320), "ends": (1, 399)}
@@ -45,7 +45,14 @@ def cut(monkeypatch):
             parts = [whole(points.part(a, b), name, device) for a, b in pairwise(edges)]
             return PartedOps(points, parts)
 
-        for module in (quantized, lloyd, relocation, reassignment, gputabu.selection, gputabu.estimators):
+        for module in (
+            quantized,
+            lloyd,
+            relocation,
+            reassignment,
+            gputabu.selection.select_k,
+            gputabu.estimators.models,
+        ):
             monkeypatch.setattr(module, "hold", parted)
 
     return at

@@ -11,7 +11,9 @@ from sklearn import cluster, metrics
 
 from gputabu import KMeans, Points, TabuKMeans, Trace, plotting, quantized, select_k
 from gputabu.backend import hold
-from gputabu.plotting import footage, partition, style
+from gputabu.plotting import clusters as partition
+from gputabu.plotting import frames as footage
+from gputabu.plotting import style
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -152,7 +154,7 @@ def test_silhouettes_are_those_of_scikit_learn(iris, ax):
 
 
 def test_silhouettes_of_a_sample(iris, ax, monkeypatch):
-    monkeypatch.setattr("gputabu.criteria.SLICE", 500)  # rows by the dozen
+    monkeypatch.setattr("gputabu.selection.criteria.SLICE", 500)  # rows by the dozen
     model = KMeans(3, random_state=0).fit(iris)
     plotting.silhouette(iris, model, ax, sample=60)
     assert ax.get_title("left") == "Silhouettes of 60 of 150 points"

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gputabu import Points
 from gputabu.backend import hold
-from gputabu.points import LIMB, Bounds, Totals, exponent, from_limbs, limbs
+from gputabu.backend.arithmetic.fixed_point import LIMB, Bounds, Totals, from_limbs, limbs
+from gputabu.data.points import exponent
 
 X = np.arange(20.0).reshape(10, 2)
 

@@ -39,7 +39,7 @@ from gputabu import (
     relocation,
     select_k,
 )
-from gputabu.results import NOISE
+from gputabu.backend.arithmetic.constants import NOISE
 
 SEARCHES = {
     "K-Means": lloyd.run,

@@ -185,8 +185,8 @@ def test_blas_threads_change_nothing(dtype, monkeypatch):
     found = []
     for blas, ours in ((1, "1"), (2, "1"), (2, "2")):
         monkeypatch.setenv("OMP_NUM_THREADS", ours)
-        monkeypatch.setattr("gputabu.backend.workers._BLAS.hold", lambda: None)  # let BLAS have its threads
-        monkeypatch.setattr("gputabu.backend.workers._BLAS.release", lambda: None)
+        monkeypatch.setattr("gputabu.backend.numpy.threads._BLAS.hold", lambda: None)  # let BLAS have its threads
+        monkeypatch.setattr("gputabu.backend.numpy.threads._BLAS.release", lambda: None)
         with threadpool_limits(blas, user_api="blas"):
             found.append(quantized.search(X, 12, restarts=2, max_iter=8))
     same(found[0], found[1])
@@ -195,7 +195,7 @@ def test_blas_threads_change_nothing(dtype, monkeypatch):
 
 def test_batches_of_restarts_change_nothing(iris, monkeypatch, backend):
     whole = quantized.search(iris, 3, restarts=7, max_iter=30, backend=backend)
-    monkeypatch.setattr("gputabu.tabu.BATCH_BYTES", 2 * 32 * len(iris))
+    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 2 * 32 * len(iris))
     same(whole, quantized.search(iris, 3, restarts=7, max_iter=30, backend=backend))
 
 

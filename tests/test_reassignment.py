@@ -13,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_cuda import draw_problem
 
-from gputabu import Points, Stop, TabuSearchClustering, draws, lloyd, reassignment
+from gputabu import Points, Stop, TabuSearchClustering, lloyd, reassignment
+from gputabu.algorithms.reassignment import Plan
 from gputabu.backend import hold
-from gputabu.backend.ops import Lot
-from gputabu.draws import Purpose
-from gputabu.points import Totals
-from gputabu.reassignment import Plan
+from gputabu.backend.arithmetic.fixed_point import Totals
+from gputabu.backend.contract import Lot
+from gputabu.core import random as draws
+from gputabu.core.random import Purpose
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 GRID = np.array([[x, y] for x in range(4) for y in range(3)], dtype=float)  # nothing but ties
@@ -205,17 +206,17 @@ def test_chunks_and_batches_change_nothing(dtype, weighted, monkeypatch, backend
     whole = run(None)
     for rows in (7, 1000, len(X)):
         same(whole, run(rows))
-    monkeypatch.setattr("gputabu.tabu.BATCH_BYTES", 1)
+    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 1)
     same(whole, run(None))
 
 
 def test_pieces_and_threads_change_nothing(monkeypatch):
     X = blobs(3000, 4, 5)
     whole = reassignment.search(X, 5, restarts=3, max_iter=5)
-    monkeypatch.setattr("gputabu.backend.blocks.PIECE_ELEMENTS", 1 << 12)
+    monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 1 << 12)
     for threads in ("1", "2", "5"):
         monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setattr("gputabu.backend.workers.thread_count", lambda threads=threads: int(threads))
+        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda threads=threads: int(threads))
         same(whole, reassignment.search(X, 5, restarts=3, max_iter=5))
 
 
@@ -316,7 +317,7 @@ def test_cuda_equals_numpy(data):
 def test_words_on_the_device_are_numpys():
     import cupy
 
-    from gputabu.backend import kernels
+    from gputabu.backend.cuda import launch as kernels
 
     text = (
         kernels.source("reassign.cu")

@@ -9,8 +9,8 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 import gputabu
-from gputabu.recipe import Recipe
-from gputabu.tables import Selection, Table
+from gputabu.data.preprocessing import Recipe
+from gputabu.data.tables import Selection, Table
 
 X = np.random.default_rng(0).normal(size=(30, 3)) * [1, 100, 0] + [0, 5, 7]  # the last column is constant
 TABLE = Table("a.csv", ("x", "y", "z"), True, X, "key", [str(i) for i in range(30)])

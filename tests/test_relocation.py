@@ -13,12 +13,13 @@ import oracle
 import pytest
 from conftest import blobs, same
 
-from gputabu import Points, Stop, TabuKMeans, draws, lloyd, relocation
+from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
 from gputabu.backend import hold
-from gputabu.backend.canonical import in_order
-from gputabu.backend.moving import masses
-from gputabu.backend.ops import Roaming
-from gputabu.points import Totals
+from gputabu.backend.arithmetic.canonical import in_order
+from gputabu.backend.arithmetic.fixed_point import Totals
+from gputabu.backend.arithmetic.rules import masses
+from gputabu.backend.contract import Roaming
+from gputabu.core import random as draws
 
 LINE = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [5.0], [5.0], [5.0], [5.0], [9.0]])  # duplicates
 GRID = np.array([[x, y] for x in range(6) for y in range(5)], dtype=float)  # nothing but ties
@@ -180,7 +181,7 @@ def test_equals_numpy(case, backend):
 def test_numba_pass_by_pass_equals_whole_searches(case, monkeypatch):
     X, k, more = CASES[case]
     whole = relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more)
-    monkeypatch.setattr("gputabu.backend.numba_pairing.small", lambda *_: False)
+    monkeypatch.setattr("gputabu.backend.numba.relocation.small", lambda *_: False)
     same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more))
 
 
@@ -256,9 +257,9 @@ def test_stops(iris, backend):
 
 def test_time_may_be_over_at_any_look_at_the_clock(backend, monkeypatch):
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
-    monkeypatch.setattr("gputabu.watching.time", clock)
+    monkeypatch.setattr("gputabu.algorithms.monitor.time", clock)
     if backend == "numba":
-        monkeypatch.setattr("gputabu.backend.numba_pairing.LONGEST", 2)  # iterations between two looks
+        monkeypatch.setattr("gputabu.backend.numba.relocation.LONGEST", 2)  # iterations between two looks
     for budget in range(16):
         found = relocation.search(LINE, 3, restarts=3, max_iter=50, max_time=budget, backend=backend)
         assert np.isfinite(found.inertias).all()
@@ -322,7 +323,7 @@ def test_estimator(iris):
 @pytest.mark.gpu
 def test_reads_of_x(monkeypatch):
     """At most three passes over X in an iteration, and one per step."""
-    from gputabu.backend.cuda_ops import CudaOps
+    from gputabu.backend.cuda.backend import CudaOps
 
     passes, launch = [], CudaOps.launch
 
@@ -331,7 +332,7 @@ def test_reads_of_x(monkeypatch):
         return launch(ops, file, name, *rest, **more)
 
     monkeypatch.setattr(CudaOps, "launch", counted)
-    monkeypatch.setattr("gputabu.relocation.Roaming", functools.partial(Roaming, more_steps=0))
+    monkeypatch.setattr("gputabu.algorithms.relocation.Roaming", functools.partial(Roaming, more_steps=0))
     counts = []
     for iterations in (4, 14):
         passes.clear()

@@ -8,10 +8,10 @@ from browser import WIDTHS, Outline
 from conftest import blobs
 
 import gputabu
-from gputabu import report
-from gputabu.account import Account
-from gputabu.recipe import Recipe
-from gputabu.tables import Table
+from gputabu.cli.output import report
+from gputabu.cli.output.fit_summary import Account
+from gputabu.data.preprocessing import Recipe
+from gputabu.data.tables import Table
 
 pytest.importorskip("matplotlib")
 NAMES = ("<script>oops()</script>", "$x^2$ & more", "a name that goes on " * 4, "w")

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import Points, draws, seeding
+from gputabu import Points
+from gputabu.algorithms import seeding
 from gputabu.backend import hold
+from gputabu.core import random as draws
 
 
 def starts(X, k, method, backend, weights=None, restarts=(0,), seed=0, trials=None, chunk_rows=None):

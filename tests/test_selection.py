@@ -8,11 +8,13 @@ import signal
 import numpy as np
 import pytest
 from conftest import blobs
+from gputabu.selection.select_k.criteria import LARGEST_IS_BEST
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import Points, ladder, lloyd, select_k, selection
-from gputabu.criteria import LARGEST_IS_BEST
+from gputabu import Points, lloyd, select_k
+from gputabu.selection.select_k import select_k as selection
+from gputabu.selection.select_k import sweep as ladder
 
 EVERYTHING = tuple(LARGEST_IS_BEST)
 

@@ -12,7 +12,7 @@ from conftest import GPU, blobs, same
 
 from gputabu import KMeans, Points, TabuKMeans, chunked, lloyd, quantized, reassignment, relocation, select_k
 from gputabu.backend import hold
-from gputabu.sources import Source, Streamed, ahead, is_source
+from gputabu.data.sources import Source, Streamed, ahead, is_source
 
 N = 3000
 SEARCHES = {
@@ -340,7 +340,7 @@ def test_streamed_through_devices(devices, monkeypatch, file):
     X, weights = data(np.float32, True)
     whole = quantized.search(X, 5, weights=weights, max_iter=6, backend="numpy")
     monkeypatch.setattr(cupy._hostcuda.settings, "devices", 2)
-    monkeypatch.setattr("gputabu.backend.device_points.RESIDENT_SHARE", 0.0)
+    monkeypatch.setattr("gputabu.backend.cuda.points.RESIDENT_SHARE", 0.0)
     source = chunked(file(X), chunk_bytes=9000)
     with hold(Points.of(source), "cuda", 0) as ops:
         assert ops.chunks.resident is None and ops.chunks.buffers[0].rows == 750

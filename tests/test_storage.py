@@ -342,7 +342,7 @@ def test_a_disk_that_is_full_leaves_the_old_file(tmp_path, monkeypatch, saved):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("gputabu.archives.npy.write_array", full)
+    monkeypatch.setattr("gputabu.core.archive.npy.write_array", full)
     with pytest.raises(OSError, match="No space left"):
         KMeans(2).fit(X).save(path)
     assert path.read_bytes() == saved and list(tmp_path.iterdir()) == [path]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gputabu.tables import Selection, listed, numbered
+from gputabu.data.tables import Selection, listed, numbered
 
 NAMES = ("name", "x", "y", "2", "z")
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gputabu import tabu
-from gputabu.results import NOISE, lowest
-from gputabu.tabu import Best, Memory, Recent
+from gputabu.algorithms import tabu_list as tabu
+from gputabu.algorithms.tabu_list import Best, Memory, Recent
+from gputabu.backend.arithmetic.constants import NOISE
+from gputabu.backend.arithmetic.rules import lowest
 
 
 def filled(rows, shared: bool = False) -> Memory:

@@ -19,8 +19,8 @@ from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from gputabu import KMeans, TabuKMeans, TabuSearchClustering, select_k
-from gputabu.backend import workers
-from gputabu.backend.workers import thread_count
+from gputabu.backend.numpy import threads as workers
+from gputabu.backend.numpy.threads import thread_count
 
 X = blobs(90, 3, 4)
 MODELS = [

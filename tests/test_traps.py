@@ -31,9 +31,11 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation, seeding
-from gputabu.backend import hold, workers
-from gputabu.points import Totals
+from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation
+from gputabu.algorithms import seeding
+from gputabu.backend import hold
+from gputabu.backend.arithmetic.fixed_point import Totals
+from gputabu.backend.numpy import threads as workers
 
 MODELS = [TabuKMeans, KMeans]
 
@@ -63,7 +65,7 @@ def test_trap_01_row_numbers_exceed_32_bits():
 @pytest.mark.gpu
 def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
     """Along y and z a grid has at most 65 535 blocks: restarts, trials, clusters and features must not need more."""
-    from gputabu.backend import kernels
+    from gputabu.backend.cuda import launch as kernels
 
     launch, seen = kernels.launch, {}
 

@@ -33,8 +33,9 @@ from pyarrow import feather, parquet
 from typer.testing import CliRunner
 
 import gputabu
-from gputabu import cli, files, plotting, sources
-from gputabu.tables import Selection
+from gputabu import cli, plotting
+from gputabu.data import files, sources
+from gputabu.data.tables import Selection
 
 ROWS = np.round(np.random.default_rng(0).normal(size=(40, 3)), 3)
 #: What a reader may hold at once: text becomes Python's objects before it becomes numbers.

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from conftest import blobs, same
 
-from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relocation, select_k, watching
-from gputabu.ledgers import Ledger
-from gputabu.watching import Watch
+from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relocation, select_k
+from gputabu.algorithms import monitor as watching
+from gputabu.algorithms.monitor import Watch
+from gputabu.algorithms.progress import Ledger
 
 SEARCHES = {
     "quantized": partial(quantized.search, init="random", refine="hartigan", max_iter=40),
@@ -119,7 +120,7 @@ def test_true_ends_it_with_the_best_so_far(search, backend, iris):
 
 
 def test_no_further_batch_once_stopped(iris, monkeypatch):
-    monkeypatch.setattr("gputabu.tabu.BATCH_BYTES", 2 * 32 * len(iris))
+    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 2 * 32 * len(iris))
     numbers, told = [], []
 
     def stop(info):

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.backend.arrays import maker, on_gpu, opened
-from gputabu.backend.numpy_ops import NumpyOps
-from gputabu.backend.ops import Ops
-from gputabu.mapped import LabelsFile, written
-from gputabu.points import Points
-from gputabu.results import Clustering
-from gputabu.validation import check_choice, check_int
+from gputabu.backend.contract import Ops
+from gputabu.backend.numpy.backend import NumpyOps
+from gputabu.core.results import Clustering
+from gputabu.core.validation import check_choice, check_int
+from gputabu.data.interop import maker, on_gpu, opened
+from gputabu.data.memmaps import LabelsFile, written
+from gputabu.data.points import Points
 
 #: What `backend=` accepts.
 NAMES = ("auto", "cuda", "numba", "numpy")
@@ -68,7 +68,7 @@ def admit(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None
         weights = to_numpy(weights, "sample_weight")
     if on_gpu(array):
         resolve("cuda", on_device=True)
-        from gputabu.backend.device_points import adopt
+        from gputabu.backend.cuda.points import adopt
 
         points = adopt(array, weights)
     else:
@@ -85,7 +85,7 @@ def home(found: Clustering, points: Points, labels_out: np.ndarray | LabelsFile 
 def returned(array: Any, points: Points) -> Any:
     """`array` as the kind of array that the points came in, where they are."""
     if points.on_device:
-        from gputabu.backend.device_points import on_device_of
+        from gputabu.backend.cuda.points import on_device_of
 
         array = on_device_of(array, points)
     return array if points.maker is None else points.maker(array)
@@ -96,7 +96,7 @@ def to_numpy(array: Any, name: str = "X") -> np.ndarray:
     array = opened(array, name)
     if not on_gpu(array):
         return np.asarray(array)
-    from gputabu.backend.device_points import taken
+    from gputabu.backend.cuda.points import taken
 
     return taken(array).get()
 
@@ -112,18 +112,18 @@ def hold(points: Points, name: str = "auto", device: Devices = None) -> Ops:
     if chosen == "numpy":
         return NumpyOps(points)
     if chosen == "numba":
-        from gputabu.backend.numba_ops import NumbaOps
+        from gputabu.backend.numba.backend import NumbaOps
 
         return NumbaOps(points)
-    from gputabu.backend.cuda_data import device_count
-    from gputabu.backend.cuda_ops import CudaOps
+    from gputabu.backend.cuda.backend import CudaOps
+    from gputabu.backend.cuda.device import device_count
 
     devices = check_devices(device, device_count())
     if len(devices) == 1:
         return CudaOps(points, devices[0])
     if points.on_device:
         raise ValueError(f"device={device!r} names several GPUs, and X is on one of them; pass X.get().")
-    from gputabu.backend.parted import PartedOps
+    from gputabu.backend.sharded import PartedOps
 
     cuts = [points.n * i // len(devices) for i in range(len(devices) + 1)]
     shares = zip(devices, cuts, cuts[1:], strict=False)
@@ -171,7 +171,7 @@ def numba_unusable() -> str | None:
     if not installed("numba"):
         return "numba is not installed (pip install 'gputabu[cpu]')."
     try:
-        from gputabu.backend import numba_ops  # noqa: F401
+        from gputabu.backend.numba import backend as numba_ops  # noqa: F401
     except Exception as error:  # such as a numba that does not know this NumPy
         return f"numba cannot be imported ({type(error).__name__}: {error})."
     return None

@@ -17,7 +17,7 @@ from typer.core import TyperCommand
 
 import gputabu
 from gputabu import BackendUnavailable
-from gputabu.interrupts import Termination
+from gputabu.core.interrupts import Termination
 
 app = typer.Typer(
     pretty_exceptions_enable=False,

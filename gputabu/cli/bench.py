@@ -12,13 +12,13 @@ from threadpoolctl import threadpool_info
 
 import gputabu
 from gputabu.backend import cuda_unusable, numba_unusable
-from gputabu.backend.workers import thread_count
+from gputabu.backend.numpy.threads import thread_count
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app
-from gputabu.outcomes import machine
-from gputabu.recipe import DTYPES
-from gputabu.speed import per_iteration, timed
-from gputabu.validation import check_choice, check_int, check_n_clusters
+from gputabu.cli.reproduce.command.records import machine
+from gputabu.cli.speed import per_iteration, timed
+from gputabu.core.validation import check_choice, check_int, check_n_clusters
+from gputabu.data.preprocessing import DTYPES
 
 REMARK = """\
 Times are those of this run on this machine, with whatever else it was doing.

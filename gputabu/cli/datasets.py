@@ -6,9 +6,9 @@ from textwrap import fill
 
 import typer
 
-from gputabu import datasets
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.options import DataHome
+from gputabu.data import datasets
 
 
 @app.command("datasets", cls=Command)

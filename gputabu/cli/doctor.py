@@ -14,10 +14,10 @@ import numpy as np
 import typer
 
 import gputabu
-from gputabu import lloyd, quantized, reassignment
+from gputabu.algorithms import lloyd, quantized, reassignment
 from gputabu.backend import cuda_unusable, numba_unusable, resolve
 from gputabu.cli.app import Command, Debug, app
-from gputabu.results import Clustering
+from gputabu.core.results import Clustering
 
 #: J of the best known clustering of Iris with three clusters.
 IRIS = 78.85144142614601
@@ -93,21 +93,21 @@ def cupy_version() -> str:
     if find_spec("cupy") is None:
         return "not installed"
     try:
-        from gputabu.backend import diagnosis
+        from gputabu.backend.cuda import diagnosis
     except Exception:  # `backend` says why
         return "installed, cannot be imported"
     return diagnosis.CUPY
 
 
 def describe_device() -> str:
-    from gputabu.backend import diagnosis
+    from gputabu.backend.cuda import diagnosis
 
     facts = diagnosis.device_facts()
     return f"{facts['device']}; {facts['CUDA']}; {facts['memory']}"
 
 
 def compile_kernels() -> str:
-    from gputabu.backend import diagnosis
+    from gputabu.backend.cuda import diagnosis
 
     begun = time.perf_counter()
     count = diagnosis.compile_all()

@@ -11,16 +11,16 @@ import numpy as np
 import typer
 
 import gputabu
-from gputabu.account import Account
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, tell
-from gputabu.files import ARRAYS, read
-from gputabu.folder import LABELS, MODEL, Folder
-from gputabu.interrupts import Interrupts
-from gputabu.recipe import Recipe
-from gputabu.report import fit_page
-from gputabu.tables import Selection
-from gputabu.validation import check_choice, check_int
+from gputabu.cli.output.fit_summary import Account
+from gputabu.cli.output.output_folder import LABELS, MODEL, Folder
+from gputabu.cli.output.report import fit_page
+from gputabu.core.interrupts import Interrupts
+from gputabu.core.validation import check_choice, check_int
+from gputabu.data.files import ARRAYS, read
+from gputabu.data.preprocessing import Recipe
+from gputabu.data.tables import Selection
 
 METHODS: dict[str, Any] = {"tabu": gputabu.TabuKMeans, "k-means": gputabu.KMeans}
 STARTS = ("k-means++", "random")

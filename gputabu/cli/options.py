@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from gputabu.backend import NAMES as BACKENDS
-from gputabu.delimited import Style
-from gputabu.files import read
-from gputabu.tables import Selection, Table
+from gputabu.data.delimited import Style
+from gputabu.data.files import read
+from gputabu.data.tables import Selection, Table
 
 Data = Annotated[
     str,

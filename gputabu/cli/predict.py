@@ -11,8 +11,8 @@ import typer
 import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app
-from gputabu.folder import MODEL, keep_labels, write_labels
-from gputabu.recipe import Recipe
+from gputabu.cli.output.output_folder import MODEL, keep_labels, write_labels
+from gputabu.data.preprocessing import Recipe
 
 
 @app.command(cls=Command)

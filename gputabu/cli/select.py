@@ -12,15 +12,15 @@ import typer
 import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, tell
-from gputabu.criteria import LARGEST_IS_BEST
-from gputabu.files import replacing
-from gputabu.folder import LABELS, Folder, csv_text
-from gputabu.interrupts import Interrupts
-from gputabu.recipe import Recipe
-from gputabu.report import selection_page
-from gputabu.selection import KSelection
-from gputabu.tables import Selection, Table
-from gputabu.validation import check_choice
+from gputabu.cli.output.output_folder import LABELS, Folder, csv_text
+from gputabu.cli.output.report import selection_page
+from gputabu.core.atomic_files import replacing
+from gputabu.core.interrupts import Interrupts
+from gputabu.core.validation import check_choice
+from gputabu.data.preprocessing import Recipe
+from gputabu.data.tables import Selection, Table
+from gputabu.selection.select_k.criteria import LARGEST_IS_BEST
+from gputabu.selection.select_k.select_k import KSelection
 
 PICTURES = (".png", ".pdf", ".svg")
 FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")

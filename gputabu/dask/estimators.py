@@ -12,19 +12,21 @@ import dask.array as da
 import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-import gputabu.estimators
-from gputabu import runs, seeding
+import gputabu.estimators.models
+from gputabu.algorithms import restarts as runs
+from gputabu.algorithms import seeding
+from gputabu.algorithms.monitor import Callback
 from gputabu.backend import admit, hold, returned, to_numpy
-from gputabu.dask.held import chunk_of, points_of, weights_of
+from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, from_limbs
+from gputabu.core.log import shown
+from gputabu.core.results import Clustering
+from gputabu.core.validation import check_choice, check_heaviest, check_int
+from gputabu.dask.client import RemotePoints, awaited, ready
 from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
-from gputabu.dask.remote import RemotePoints, awaited, ready
-from gputabu.estimators import _Clusterer
-from gputabu.fit_tasks import fit_tasks, with_callbacks
-from gputabu.points import Bounds, Grid, Points, from_limbs
-from gputabu.reporting import shown
-from gputabu.results import Clustering
-from gputabu.validation import check_choice, check_heaviest, check_int
-from gputabu.watching import Callback
+from gputabu.dask.worker import chunk_of, points_of, weights_of
+from gputabu.data.points import Points
+from gputabu.estimators.models.base import _Clusterer
+from gputabu.estimators.models.sklearn_callbacks import fit_tasks, with_callbacks
 
 #: What workers share: the rows of X, or the restarts, each on all of X.
 SPREADS = ("auto", "restarts", "rows")
@@ -327,7 +329,7 @@ def _summed(costs: Sequence[np.ndarray], box: Bounds) -> float:
     return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(box, box.low).cost)[0])
 
 
-class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
+class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
     """`gputabu.TabuKMeans` for dask arrays and data frames, with the bits of that one.
 
     The search runs where this is called. Workers hold the points, their labels and distances; messages are of the size
@@ -370,10 +372,10 @@ class TabuKMeans(_Distributed, gputabu.estimators.TabuKMeans):
     (1,)
     """
 
-    _plain = gputabu.estimators.TabuKMeans
+    _plain = gputabu.estimators.models.TabuKMeans
 
 
-class KMeans(_Distributed, gputabu.estimators.KMeans):
+class KMeans(_Distributed, gputabu.estimators.models.KMeans):
     """`gputabu.KMeans` for dask arrays and data frames, with the bits of that one.
 
     Parameters
@@ -405,4 +407,4 @@ class KMeans(_Distributed, gputabu.estimators.KMeans):
     [0.5, 10.5]
     """
 
-    _plain = gputabu.estimators.KMeans
+    _plain = gputabu.estimators.models.KMeans

@@ -11,10 +11,10 @@ import numpy as np
 from dask.core import flatten
 from distributed import Client, Future, default_client, futures_of
 
-from gputabu.dask.held import Held, Summary
-from gputabu.dask.remote import Part, RemotePoints, WorkerLost, awaited, ready
-from gputabu.reporting import log
-from gputabu.validation import check_heaviest, check_shape
+from gputabu.core.log import log
+from gputabu.core.validation import check_heaviest, check_shape
+from gputabu.dask.client import Part, RemotePoints, WorkerLost, awaited, ready
+from gputabu.dask.worker import Held, Summary
 
 #: How often work is begun again, each time after a worker was lost.
 RETRIES = 3

@@ -4,9 +4,9 @@ Every picture takes a fitted estimator or a `Clustering` and the Axes to draw in
 returns a film, which `write` puts into a file.
 """
 
+from gputabu.plotting.animation import animation, write
+from gputabu.plotting.clusters import clusters, silhouette, sizes
 from gputabu.plotting.comparison import boxes, selection
-from gputabu.plotting.course import trace
-from gputabu.plotting.film import animation, write
-from gputabu.plotting.partition import clusters, silhouette, sizes
+from gputabu.plotting.trace import trace
 
 __all__ = ["animation", "boxes", "clusters", "selection", "silhouette", "sizes", "trace", "write"]

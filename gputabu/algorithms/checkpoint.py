@@ -1,0 +1,202 @@
+"""Checkpoints: the state of a search in a file, from which it goes on after its process was killed.
+
+A search works in batches of restarts, and on a batch in stages, one after the other: seeds, the search itself, its
+refinement. The file has what the finished batches and stages came to, and of the stage under way the state between two
+iterations. Labels are not in it: they follow from the rest, and so the file is small whatever the number of points.
+Random numbers are addressed, and need no state. What a stage does depends on its state alone, so that it goes on with
+the bits that it would have had.
+
+Once a search is to end early, by Ctrl-C, time or callback, nothing more is kept: what comes behind that is cut short.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gputabu.algorithms.monitor import Watch
+from gputabu.backend.contract import Lot, Ops
+from gputabu.core.archive import DAMAGE, Reader, Refused, Writer
+from gputabu.core.atomic_files import reason
+
+#: Version of the format, and of the searches: one that goes another way cannot continue what an earlier one left.
+VERSION = 1
+#: The entry of the archive that says what the others are.
+HEAD = "checkpoint.json"
+#: The attributes of a checkpoint that are in its file.
+CONTENT = ("identity", "batches", "stages", "under_way")
+#: Seconds from one write to the next: little to lose, and much longer than a write takes.
+EVERY = 30.0
+
+
+class Stage:
+    """A stage of a search: where it was left, and whom to tell, between its iterations, where it is."""
+
+    def __init__(self, state: Any = None, told: Callable[[Any], None] | None = None) -> None:
+        self.state = state  # as `keep` was told of it; None to begin
+        self.kept = told is not None  # whether anybody wants to know
+        self._told = told
+
+    def keep(self, state: dict[str, Any]) -> None:
+        """This is what to go on from. None of it may change later; a function in it is called for its value."""
+        if self._told is not None:
+            self._told(state)
+
+
+class Checkpoint:
+    """The file of one search.
+
+    Parameters
+    ----------
+    path : str or path
+        Read, where there is such a file.
+    over : function
+        Whether the search is to end early.
+    """
+
+    def __init__(self, path: Any, over: Callable[[], bool]) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise TypeError(f"checkpoint={path!r} must be a path, or None.")
+        self.path, self.over = Path(path), over
+        self.identity: dict[str, Any] = {}  # of the search and its points
+        self.batches: list[Any] = []  # what finished batches came to
+        self.stages: dict[str, Any] = {}  # what finished stages of the batch under way came to
+        self.under_way: Sequence[Any] | None = None  # name and state of a stage
+        self._new = False  # whether there is something that is not in the file
+        self._written = 0.0
+        if self.path.exists():
+            self._read()
+        elif not self.path.absolute().parent.is_dir():
+            raise ValueError(f"checkpoint='{self.path}' cannot be written: there is no such folder.")
+        self._earlier = list(self.batches)  # which are not asked for yet
+
+    def begin(self, identity: dict[str, Any]) -> None:
+        """`identity` is what makes a search what it is: raise if the file is of another, or cannot be written."""
+        for name in {**self.identity, **identity} if self.identity else ():
+            there, here = self.identity.get(name), identity.get(name)
+            if there != here:
+                what = "other values of X" if name == "X" else f"{name}={there!r}, and not {here!r}"
+                raise ValueError(
+                    f"checkpoint='{self.path}' is of a fit with {what}; remove it to begin anew, or name another."
+                )
+        self.identity = identity
+        try:
+            self.write()
+        except OSError as error:
+            raise ValueError(f"checkpoint='{self.path}' cannot be written: {error.strerror}.") from None
+
+    def earlier(self) -> Any:
+        """What the next batch came to, if it was finished; None if it is under way, or has not begun."""
+        return self._earlier.pop(0) if self._earlier else None
+
+    def finish(self, batch: Any) -> None:
+        """The batch under way has come to this."""
+        if not self.over():
+            self.batches.append(batch)
+            self.stages, self.under_way, self._new = {}, None, True
+
+    def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
+        """What a stage of the batch comes to: as it was kept, or as `work` returns it from where it was left."""
+        if name in self.stages:
+            return self.stages[name]
+        left = self.under_way[1] if self.under_way is not None and self.under_way[0] == name else None
+        found = work(Stage(left, partial(self._keep, name)))
+        if not self.over():
+            self.stages[name], self.under_way, self._new = found, None, True
+        return found
+
+    def _keep(self, name: str, state: Any) -> None:
+        if self.over():
+            return
+        self.under_way, self._new = (name, state), True
+        if time.monotonic() - self._written >= EVERY:
+            self._try()
+
+    def close(self) -> None:
+        """The search has ended, somehow."""
+        if self._new and self.identity:
+            self._try()
+
+    def _try(self) -> None:
+        """Write; a search that has come so far does not end because it cannot be kept."""
+        try:
+            self.write()
+        except OSError as error:
+            self._written = time.monotonic()
+            warnings.warn(
+                f"checkpoint='{self.path}' cannot be written: {error.strerror}.", RuntimeWarning, stacklevel=2
+            )
+
+    def write(self) -> None:
+        writer = Writer()
+        plain = {name: writer.plain(_made(getattr(self, name)), name) for name in CONTENT}
+        writer.save(self.path, HEAD, {"version": VERSION, **plain})
+        self._new, self._written = False, time.monotonic()
+
+    def _read(self) -> None:
+        try:
+            with self.path.open("rb") as file:
+                reader = Reader(file, self.path.stat().st_size)
+                head = reader.head(HEAD, VERSION)
+                if head["version"] < VERSION:
+                    raise Refused("was saved by an earlier gputabu, whose searches went other ways.")
+                for name in CONTENT:
+                    setattr(self, name, reader.value(head[name]))
+        except Refused as error:
+            raise ValueError(f"checkpoint='{self.path}' {error}") from None
+        except DAMAGE as error:
+            what = f"is no checkpoint of gputabu, or is damaged ({reason(error)})"
+            raise ValueError(f"checkpoint='{self.path}' {what}; remove it to begin anew.") from error
+
+
+def _made(value: Any) -> Any:
+    """The value, with functions in it replaced by what they return."""
+    if callable(value):
+        return value()
+    if isinstance(value, dict):
+        return {key: _made(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_made(item) for item in value]
+    return value
+
+
+#: Clusters that rows are dealt to for the print of the points.
+PILES = 256
+
+
+def identify(watch: Watch, ops: Ops, parameters: dict[str, Any]) -> None:
+    """Tell the checkpoint, if there is one, which search this is: what determines the result, and the points."""
+    if watch.checkpoint is not None:
+        points = ops.points
+        shape = {"n_samples": points.n, "n_features": points.d, "dtype": str(points.dtype)}
+        numbers = parameters["restarts"]
+        count = {"restarts": len(numbers)} if numbers == list(range(len(numbers))) else {}
+        watch.checkpoint.begin(parameters | count | shape | {"X": fingerprint(ops)})
+
+
+def fingerprint(ops: Ops) -> str:
+    """A print of the points in their order, the same whoever holds them in whatever parts.
+
+    Rows are dealt to piles by draws that belong to their numbers. The totals of the piles are exact; rows that change
+    places change them, unless they are equal or of the same pile.
+    """
+    deal = Lot(PILES, 0, np.zeros(1, np.uint64), step=0, n_trials=1, limit=0)
+    labels = ops.blank(1)
+    totals = ops.adopt(labels, labels, deal, np.zeros(1, np.int64), np.zeros(1, np.bool_)).totals
+    box = [ops.bounds.low, ops.bounds.high, np.array(ops.bounds.weight), ops.grid.offset]
+    return digest(totals, *box)
+
+
+def digest(*arrays: np.ndarray) -> str:
+    content = hashlib.blake2b(digest_size=16)
+    for array in arrays:
+        content.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
+    return content.hexdigest()

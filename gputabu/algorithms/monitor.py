@@ -1,0 +1,249 @@
+"""Who watches a search: Ctrl-C, a time limit, the caller's callback, a progress bar, a checkpoint.
+
+An algorithm has one thing to ask, whether to stop (`Watch.over`, `Watch.halted`), and one to tell, how far it has come
+(`Watch.tell`). A backend that runs whole restarts by itself tells it now and then (`Watch.glance`), which is enough for
+a bar; where every iteration is wanted (`Watch.each`), it is not asked to. What is worth keeping in a checkpoint is done
+in stages (`Watch.stage`).
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gputabu.algorithms.checkpoint import Checkpoint, Stage
+from gputabu.algorithms.progress import Ledger
+from gputabu.algorithms.progress_bars import INTERVAL, Bar, Lines, open_bar
+from gputabu.core.interrupts import Interrupts
+from gputabu.core.results import Stop
+from gputabu.core.validation import check_flag, check_real
+
+#: Of the time for a search, what may be taken with the refinement of what it has found.
+GRACE = 1.1
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a search has come: what a callback is given after every iteration.
+
+    A callback returns True to end the search, with the best found so far and `Stop.CALLBACK`, and False or None to go
+    on; once it has ended a search it is not called again. As after Ctrl-C, refinement is then cut to one round of
+    K-Means. An exception in it ends the search without a result. It changes no bit of the result.
+
+    Attributes
+    ----------
+    phase : {"start", "search", "refine"}
+        "search" is the algorithm itself. Iterations of K-Means before it are "start", those of K-Means or rounds of
+        single moves behind it are "refine".
+    iteration : int
+        Iterations of the phase, this one included. All restarts of a batch make them together; the next batch
+        begins again with 1.
+    max_iter : int
+        How many the phase may have.
+    best : float
+        The lowest J so far, of all restarts.
+    active : (A,) int array
+        Numbers of the restarts that took part in this iteration.
+    current : (A,) float64
+        J of the solutions that they hold.
+    done : int
+        Restarts that have ended.
+    restarts : int
+        Restarts in all.
+    n_clusters : int
+    elapsed : float
+        Seconds since the call.
+
+    Examples
+    --------
+    >>> from gputabu import quantized
+    >>> def enough(progress):
+    ...     return progress.iteration == 2
+    >>> quantized.search([[0.0], [1.0], [10.0], [11.0]], 2, callback=enough).stop.name
+    'CALLBACK'
+    """
+
+    phase: str
+    iteration: int
+    max_iter: int
+    best: float
+    active: np.ndarray
+    current: np.ndarray
+    done: int
+    restarts: int
+    n_clusters: int
+    elapsed: float
+
+
+Callback = Callable[[Progress], Any]
+
+
+class Watch:
+    """What a search asks and tells. `opened` is the context in which it runs."""
+
+    def __init__(
+        self, callback: object = None, progress: object = False, max_time: object = None, checkpoint: object = None
+    ) -> None:
+        self.begun = time.perf_counter()
+        self.callback = check_callback(callback)
+        self.progress = check_flag("progress", progress)
+        seconds = math.inf if max_time is None else check_real("max_time", max_time, 0)
+        self.deadline, self.latest = self.begun + seconds, self.begun + seconds * GRACE
+        self.interrupts = Interrupts()
+        self.n_clusters, self.best = 0, math.inf
+        self.batch = np.zeros(0, np.uint64)  # numbers of the restarts that run
+        self.phase, self.max_iter = "search", 1
+        self.ledger = Ledger(1, 1)
+        self._stopped = False  # by the callback
+        self._bar: Bar | Lines | None = None
+        self._shown = -math.inf
+        self._lock = threading.Lock()
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self.over)
+
+    @contextmanager
+    def opened(self, n_clusters: int, ledger: Ledger) -> Iterator[Watch]:
+        """While this context is open, Ctrl-C only asks, and there is a bar if one is wanted; it leaves a checkpoint."""
+        self.n_clusters, self.ledger = n_clusters, ledger
+        with ExitStack() as stack:
+            stack.enter_context(self.interrupts)
+            if self.checkpoint is not None:
+                stack.callback(self.checkpoint.close)
+            if self.progress:
+                self._bar = open_bar()
+                stack.enter_context(self._bar)
+                stack.callback(setattr, self, "_bar", None)
+            yield self
+            if self._bar is not None:
+                self._bar.finish(self._text("search", 0), self.elapsed, complete=self.halted is None)
+
+    # -- to be asked -----------------------------------------------------------------------------
+
+    @property
+    def elapsed(self) -> float:
+        return time.perf_counter() - self.begun
+
+    @property
+    def halted(self) -> Stop | None:
+        """Why to end at once, without what may follow the search; None to go on."""
+        return Stop.INTERRUPTED if self.interrupts.asked else Stop.CALLBACK if self._stopped else None
+
+    @property
+    def early(self) -> Stop:
+        """Why a restart that was not finished has ended."""
+        return self.halted or Stop.MAX_TIME
+
+    @property
+    def timed(self) -> bool:
+        return self.deadline < math.inf
+
+    @property
+    def each(self) -> bool:
+        """Whether every iteration is to be told of, or can be kept, as it is made."""
+        return self.callback is not None or self.checkpoint is not None
+
+    def hurried(self) -> bool:
+        """Whether what is before and behind the search is to end too: halted, or so much later than the time allows."""
+        return self.halted is not None or (self.timed and time.perf_counter() >= self.latest)
+
+    def over(self) -> bool:
+        """Whether the search is to end: halted, or out of time."""
+        return self.halted is not None or (self.timed and time.perf_counter() >= self.deadline)
+
+    def due(self) -> bool:
+        """Whether it is time for a glance: never without a bar."""
+        return self._bar is not None and time.perf_counter() - self._shown >= INTERVAL
+
+    # -- to be told ------------------------------------------------------------------------------
+
+    def through(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
+        """The batches of restarts, one after the other, until the search is to end; the first in any case."""
+        for i, batch in enumerate(batches):
+            if i and self.over():
+                break
+            self.batch = np.array(batch, np.uint64)
+            self.ledger.begin(len(batch), first=i == 0)
+            self.enter("search", self.ledger.max_iter)
+            yield batch
+
+    def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
+        """What a stage of the batch comes to; with a checkpoint from where it was left: see `gputabu.algorithms.checkpoint`."""
+        return work(Stage()) if self.checkpoint is None else self.checkpoint.stage(name, work)
+
+    def concluded(self, made: np.ndarray, inertia: np.ndarray) -> None:
+        """All restarts of the batch have ended, after so many iterations (R,), at J (R,)."""
+        if self._bar is not None:
+            self.enter("search", self.max_iter)
+            self._note(np.arange(len(made)), made, inertia, np.ones(len(made), np.bool_))
+
+    def cluster(self, n_clusters: int) -> None:
+        """Another K begins."""
+        self.n_clusters, self.best = n_clusters, math.inf
+
+    def enter(self, phase: str, max_iter: int) -> None:
+        """Another phase begins; behind the search no restart goes on."""
+        if phase == "refine":
+            self.ledger.ended[:] = True
+        self.phase, self.max_iter = phase, max_iter
+
+    def tell(self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
+        """An iteration of the restarts `active` (A,), positions in the batch, is made.
+
+        J (A,), the best J (A,), and which of them end with it (A,) bool.
+        """
+        if self.callback is None and self._bar is None:
+            return
+        self._note(active, iteration, best, ended)
+        if self.due():
+            self._show(iteration)
+        if self.callback is not None and not self._stopped:
+            answer = self.callback(self._progress(iteration, active, cost))
+            if answer is not None and not isinstance(answer, (bool, np.bool_)):
+                raise TypeError(f"callback returned {answer!r}, which must be True to stop, or False or None to go on.")
+            self._stopped = bool(answer)
+
+    def glance(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
+        """How far the restarts of the batch are: iterations made, best J, whether they have ended, (R,) each.
+
+        From any thread; J may be NaN where there is none yet.
+        """
+        with self._lock:
+            self._note(np.arange(len(self.batch)), made, best, ended)
+            self._show(int(made[~ended].max() if not ended.all() else made.max()))
+
+    def _note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray) -> None:
+        self.best = float(np.fmin(self.best, np.fmin.reduce(best, initial=math.inf)))
+        if self.phase == "search":
+            self.ledger.note(active, made, best, ended)
+
+    def _progress(self, iteration: int, active: np.ndarray, cost: np.ndarray) -> Progress:
+        return Progress(
+            self.phase, iteration, self.max_iter, self.best, self.batch[active].astype(np.int64), cost.copy(),
+            self.ledger.done, self.ledger.restarts, self.n_clusters, self.elapsed,
+        )  # fmt: skip
+
+    def _show(self, iteration: int) -> None:
+        if self._bar is None:
+            return
+        self._shown = time.perf_counter()
+        fraction, left = self.ledger.fraction, self.ledger.left(self.elapsed)
+        if self.timed:
+            remaining = max(0.0, self.deadline - time.perf_counter())
+            fraction = max(fraction, self.elapsed / (self.elapsed + remaining))
+            left = min(left, remaining)
+        self._bar.show(fraction, self._text(self.phase, iteration), left if self.phase == "search" else math.inf)
+
+    def _text(self, phase: str, iteration: int) -> str:
+        return self.ledger.text(phase, iteration or self.ledger.furthest, self.n_clusters, self.best)
+
+
+def check_callback(callback: object) -> Callback | None:
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback={callback!r} must be a function of one argument, or None.")
+    return callback

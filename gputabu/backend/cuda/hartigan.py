@@ -1,0 +1,48 @@
+"""Single moves on a GPU: every point's best move is found there; the few that improve come to the host in turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gputabu.backend.arithmetic import rules
+from gputabu.backend.contract import Moves
+from gputabu.backend.cuda.device import DeviceData, on_device
+
+#: Moves that there is room for at first; after K-Means few points have one.
+ROOM = 1 << 14
+
+
+class DeviceMoves(DeviceData):
+    """The operations of `Ops` for single moves. Names and shapes are those of kernels/hartigan.cu."""
+
+    @on_device
+    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: Any) -> Moves:
+        r, k, d = centers.shape
+        n = self.points.n
+        where, mass = (cupy.asarray(np.ascontiguousarray(a)) for a in (centers, rules.masses(self.grid, totals)))
+        slack, room = rules.slack(self.bounds), min(ROOM, r * n)
+        while True:
+            count = cupy.zeros(1, np.uint64)
+            places, pairs = cupy.empty(room, np.int64), cupy.empty((room, 2), np.int32)
+            for chunk in self.chunks:
+                self.launch("hartigan.cu", "find_moves", self.spread(r * chunk.n), (
+                    chunk.X, chunk.weights, where, mass, labels, count, places, pairs, chunk.n, chunk.start, n, r, k,
+                    d, slack, room))  # fmt: skip
+            found = int(count.get()[0])
+            if found <= room:
+                break
+            room = found  # now it is known how many there are
+        place, pair = places[:found].get(), pairs[:found].get()
+        order = place.argsort()  # they were entered in any order
+        place, pair = place[order], pair[order]
+        return Moves(place // n, place % n, pair[:, 0], pair[:, 1])
+
+    @on_device
+    def put(self, labels: Any, moves: Moves) -> None:
+        if len(moves):
+            where = cupy.asarray(moves.restart * self.points.n + moves.row)
+            self.launch("hartigan.cu", "relabel", self.spread(len(moves)), (
+                labels, where, cupy.asarray(moves.target), len(moves)))  # fmt: skip

@@ -1,0 +1,73 @@
+"""K-Means++ on a GPU: squared distances to the seeds so far, their potential, and draws from it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+import numpy as np
+
+from gputabu.backend.arithmetic.fixed_point import power
+from gputabu.backend.cuda.device import DeviceData, filled, on_device
+
+#: Rows of a tile in which a draw is looked up.
+TILE = 1024
+
+
+class CudaSeeding(DeviceData):
+    """The operations of `Ops` that seeding needs."""
+
+    @on_device
+    def nothing_covered(self, restarts: int) -> Any:
+        return filled((restarts, self.points.n), np.inf)
+
+    @on_device
+    def cover(self, seeds: np.ndarray, covered: Any) -> None:
+        where = cupy.asarray(np.ascontiguousarray(seeds))
+        for chunk in self.chunks:
+            self.launch("seeding.cu", "cover", (len(seeds), *self.spread(chunk.n)), (
+                chunk.X, where, covered, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
+
+    @on_device
+    def potential(self, covered: Any, shift: np.ndarray) -> np.ndarray:
+        return self._tile_potentials(covered, shift).sum(axis=1)
+
+    @on_device
+    def trial_gains(self, seeds: np.ndarray, covered: Any, shift: np.ndarray) -> np.ndarray:
+        r, t, d = seeds.shape
+        where, scale = cupy.asarray(np.ascontiguousarray(seeds)), cupy.asarray(power(shift))
+        gains = cupy.zeros((r, t), np.int64)
+        for chunk in self.chunks:
+            self.launch("seeding.cu", "trial_gains", (r * t, *self.spread(chunk.n)), (
+                chunk.X, chunk.weights, where, covered, scale, gains, chunk.n, chunk.start,
+                self.points.n, d, t))  # fmt: skip
+        return gains.get()
+
+    @on_device
+    def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        r, t = targets.shape
+        running = self._tile_potentials(covered, shift).cumsum(axis=1)  # (R, tiles)
+        tile = np.stack(
+            [np.searchsorted(mine, wanted, side="right") for mine, wanted in zip(running, targets, strict=True)]
+        )
+        tile = np.minimum(tile, running.shape[1] - 1)
+        passed = np.where(tile > 0, np.take_along_axis(running, np.maximum(tile - 1, 0), axis=1), 0)
+        restart = cupy.asarray(np.repeat(np.arange(r), t))
+        first, beyond = cupy.asarray((tile * TILE).ravel()), cupy.asarray((targets - passed).ravel())
+        found = filled(r * t, np.int64(-1))
+        scale = cupy.asarray(power(shift))
+        for chunk in self.chunks:
+            self.launch("seeding.cu", "locate", self.spread(r * t), (
+                covered, chunk.weights, scale, restart, first, beyond, found, chunk.n, chunk.start,
+                self.points.n, TILE, r * t))  # fmt: skip
+        return found.get().reshape(r, t)
+
+    def _tile_potentials(self, covered: Any, shift: np.ndarray) -> np.ndarray:
+        """Potential of every tile of rows, (R, tiles) int64 on the host."""
+        r, tiles = covered.shape[0], -(-self.points.n // TILE)
+        sums, scale = cupy.zeros((r, tiles), np.int64), cupy.asarray(power(shift))
+        for chunk in self.chunks:
+            touched = (chunk.start + chunk.n - 1) // TILE - chunk.start // TILE + 1
+            self.launch("seeding.cu", "potential", (r * touched,), (
+                covered, chunk.weights, scale, sums, chunk.n, chunk.start, self.points.n, TILE, tiles))  # fmt: skip
+        return sums.get()

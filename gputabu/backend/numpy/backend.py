@@ -1,0 +1,270 @@
+"""The reference backend: every operation of `Ops` in NumPy, over cache-sized blocks and a few threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from gputabu.backend.arithmetic import canonical, certified, rules
+from gputabu.backend.arithmetic.fixed_point import Totals, cluster_sums, limbs, quantize
+from gputabu.backend.arithmetic.keys import NO_KEY, Least, keys_of
+from gputabu.backend.base import FAR, Seen, farthest, nearest
+from gputabu.backend.contract import Assigned, Lot, Moves, Pairs, Tried
+from gputabu.backend.numpy import hartigan, relocation
+from gputabu.backend.numpy import reassignment as host_trials
+from gputabu.backend.numpy.seeding import SeedingOps
+from gputabu.backend.numpy.tiling import Task
+from gputabu.data.points import Block
+
+
+class NumpyOps(SeedingOps):
+    """A data set on the host. See `gputabu.backend.contract.Ops` for what each operation promises."""
+
+    name = "numpy"
+
+    def rows(self, indices: np.ndarray) -> np.ndarray:
+        return self.points.rows(indices)
+
+    def blank(self, restarts: int) -> np.ndarray:
+        return self.room((restarts, self.points.n), np.int32, -1)
+
+    def take(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
+        if not self.points.out_of_core:
+            return labels[restarts]
+        chosen = self.room((len(restarts), self.points.n), labels.dtype, 0)
+        return np.take(labels, restarts, axis=0, out=chosen, mode="clip")
+
+    def fetch(self, labels: np.ndarray, restart: int) -> np.ndarray:
+        return self.take(labels, np.array([restart]))[0]
+
+    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
+        r, k, d = centers.shape
+        fast = self.product(centers, self.grid.offset)
+        totals = np.zeros((r, k, Totals.columns(d, self.points.weights is not None)), np.int64)
+        changed = np.zeros(r, np.int64)
+
+        def relabel(tasks: Iterable[Task]) -> list[tuple[slice, np.ndarray, np.ndarray]]:
+            parts = []
+            for block, some in tasks:
+                old = labels[some, block.rows]
+                new = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+                moved = old != new
+                counts = np.count_nonzero(moved, axis=1)
+                if counts.any():
+                    parts.append((some, self._change(block, old, new, moved, k), counts))
+                    old[...] = new
+            return parts
+
+        for part in self.workers.map(relabel, self.tasks(r, k)):
+            for some, sums, counts in part:
+                totals[some] += sums
+                changed[some] += counts
+        return Assigned(totals, changed)
+
+    def seen(self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int) -> Seen:
+        r, k, _ = centers.shape
+        restart = np.arange(r)[:, None, None]
+        inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
+        if self.points.weights is not None:
+            inside &= self.points.weights_at(tabu) > 0
+        barred = np.nonzero(tabu >= 0 if shared else inside)
+        barred = (barred[0], tabu[barred])  # restarts, row numbers
+        forbidden = self.room(labels.shape, np.bool_, False)
+        forbidden[barred] = True
+        least = Least((r, k, best))
+        sums = self._own_distances(centers, labels, self.grid.cost, least, forbidden)
+        return Seen(sums, *least.found(), inside)
+
+    def costs(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+        return self._own_distances(centers, labels, exponent)
+
+    def lengths(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+        r, k, d = centers.shape
+        flat = centers.reshape(r * k, d)
+
+        def add(tasks: Iterable[Task]) -> np.ndarray:
+            sums = np.zeros((2, r * k), np.int64)
+            for block, some in tasks:
+                owner = labels[some, block.rows] + np.arange(some.start, some.stop)[:, None] * k
+                lengths = np.sqrt(canonical.to_own_center(block.X, flat, owner, self.workers.scratch))
+                if block.weights is not None:
+                    np.multiply(lengths, block.weights, out=lengths)
+                for limb, values in enumerate(limbs(lengths, exponent, 2)):  # below 2^53 in a block: exact
+                    sums[limb] += np.bincount(owner.ravel(), values.ravel(), minlength=r * k).astype(np.int64)
+            return sums
+
+        return np.sum(self.workers.map(add, self.tasks(r, k)), axis=0).reshape(2, r, k)
+
+    def far(self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int, scale: int) -> np.ndarray:
+        def look(tasks: Iterable[Task]) -> np.ndarray:
+            kept = np.empty(0, FAR)
+            for block, _ in tasks:
+                owner = labels[restart : restart + 1, block.rows].astype(np.intp)
+                squares = canonical.to_own_center(block.X, centers, owner, self.workers.scratch)[0]
+                with np.errstate(over="ignore"):  # points of weight 0 may be anywhere
+                    values = np.ldexp(squares, scale).astype(np.float32)
+                if block.weights is not None:
+                    values[block.weights == 0] = 0
+                far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre
+                part = np.empty(len(far), FAR)
+                part["value"], part["row"], part["owner"] = values[far], block.start + far, owner[0, far]
+                kept = farthest(np.concatenate([kept, part]), count)
+            return kept
+
+        parts = self.workers.map(look, self.tasks(1, len(centers)))
+        return farthest(np.concatenate(parts), count)
+
+    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def look(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
+            value, row = np.full(len(centers), np.inf), np.zeros(len(centers), np.int64)
+            for block, _ in tasks:
+                squares = canonical.to_all(block.X, centers, self.workers.scratch)
+                if block.weights is not None:
+                    squares[:, block.weights == 0] = np.inf
+                i = squares.argmin(axis=1)  # the first of equals
+                least = squares[np.arange(len(centers)), i]
+                better = (least < value) | ((least == value) & (block.start + i < row))
+                value, row = np.where(better, least, value), np.where(better, block.start + i, row)
+            return value, row
+
+        parts = self.workers.map(look, self.tasks(1, len(centers)))
+        return nearest(*zip(*parts, strict=True))
+
+    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
+        r, k, _ = centers.shape
+        mass, slack = rules.masses(self.grid, totals), rules.slack(self.bounds)
+        fast = self.product(centers, self.grid.offset)
+        target = self.room(labels.shape, np.int32, -1)
+
+        def look(tasks: Iterable[Task]) -> None:
+            scratch = self.workers.scratch
+            for block, some in tasks:
+                here = labels[some, block.rows]
+                restart, point, where = hartigan.find(block, fast.some(some), mass[some], here, slack, scratch)
+                target[some.start + restart, block.start + point] = where
+
+        self.workers.map(look, self.tasks(r, k))
+        return self._listed(labels, target)
+
+    def put(self, labels: np.ndarray, moves: Moves) -> None:
+        labels[moves.restart, moves.row] = moves.target
+
+    @staticmethod
+    def _listed(labels: np.ndarray, target: np.ndarray) -> Moves:
+        """The moves that `target` (R, N) holds, -1 for none."""
+        restart, row = np.nonzero(target >= 0)
+        return Moves(restart, row, labels[restart, row], target[restart, row])
+
+    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
+        held = relocation.empty(self.room, centers, self.points.n) if held is None else held
+        relocation.update(self, centers, held)
+        return held
+
+    def settled(
+        self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
+    ) -> tuple[Assigned, np.ndarray]:
+        return relocation.settle(self, pairs, labels, mass, who)
+
+    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+        return relocation.swaps(self, candidates, pairs)
+
+    def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:
+        return host_trials.evaluate(self, labels, totals, lot)
+
+    def trial_changes(self, labels: np.ndarray, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+        return host_trials.changes(self, labels, lot)
+
+    def adopt(self, labels: np.ndarray, best: np.ndarray, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
+        return host_trials.adopt(self, labels, best, lot, chosen, better)
+
+    def label(self, centers: np.ndarray) -> np.ndarray:
+        r, k, d = centers.shape
+        labels = self.room((r, self.points.n), np.int32, 0)
+        if k == 1:
+            return labels
+        middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
+        fast = self.product(centers, middle)
+
+        def look(tasks: Iterable[Task]) -> None:
+            for block, some in tasks:
+                labels[some, block.rows] = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+
+        self.workers.map(look, self.tasks(r, k))
+        return labels
+
+    def distances(self, centers: np.ndarray) -> np.ndarray:
+        out = np.empty((self.points.n, len(centers)), self.points.dtype)
+
+        def look(tasks: Iterable[Task]) -> None:
+            for block, _ in tasks:
+                squares = canonical.to_all(block.X, centers, self.workers.scratch)
+                with np.errstate(over="ignore"):  # float32 ends before distances of its numbers do
+                    out[block.rows] = np.sqrt(squares, out=squares).T
+
+        self.workers.map(look, self.tasks(1, len(centers)))
+        return out
+
+    def _change(self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int) -> np.ndarray:
+        """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
+        r, n = moved.shape
+        if r == 1:
+            point = np.flatnonzero(moved)
+            restart = np.zeros_like(point)
+            counts = moved[0].astype(np.int32)
+        else:
+            point, restart = np.nonzero(moved.T)  # by point
+            counts = np.count_nonzero(moved, axis=0)
+        X, weights = block.X, block.weights
+        if len(point) < n // 2:  # few: only their terms are worth computing
+            rows = np.flatnonzero(counts)
+            X, counts = X[rows], counts[rows]
+            weights = None if weights is None else weights[rows]
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
+        nowhere = r * k  # an extra row of the sums takes what leaves no cluster
+        source = old[restart, point]
+        source = np.where(source < 0, nowhere, restart * k + source)
+        terms = quantize(X, weights, self.grid, self.workers.scratch)
+        sums = cluster_sums(terms, ends, restart * k + new[restart, point], source, nowhere + 1)
+        return sums[:-1].reshape(r, k, -1)
+
+    def _own_distances(
+        self,
+        centers: np.ndarray,
+        labels: np.ndarray,
+        cost: int,
+        least: Least | None = None,
+        forbidden: np.ndarray | None = None,
+    ) -> np.ndarray:
+        """Σ w d²(x, own centre) as limbs, (3, R) int64; also lowers `least` by the points that are free."""
+        r, k, d = centers.shape
+        flat = centers.reshape(r * k, d)
+        scratch = self.workers.scratch
+
+        def look(tasks: Iterable[Task]) -> tuple[np.ndarray, Least | None]:
+            sums = np.zeros((3, r), np.int64)
+            mine = None if least is None else Least(least.shape)
+            for block, some in tasks:
+                base = np.arange(some.stop - some.start)[:, None] * k
+                owner = scratch("owner", (len(base), len(block.X)), np.intp)
+                np.add(labels[some, block.rows], base, out=owner)
+                squares = canonical.to_own_center(block.X, flat[some.start * k :], owner, scratch)
+                if mine is not None and forbidden is not None:
+                    span = Least.span(block.start)
+                    keys = keys_of(squares, self.grid.square, block.start - span, scratch)
+                    keys[forbidden[some, block.rows]] = NO_KEY
+                    if block.weights is not None:
+                        keys[:, block.weights == 0] = NO_KEY
+                    mine.lower(some, keys, owner, span)
+                if block.weights is not None:
+                    np.multiply(squares, block.weights, out=squares)
+                for limb, values in enumerate(limbs(squares, cost, 3)):
+                    sums[limb, some] += values.sum(axis=1).astype(np.int64)
+            return sums, mine
+
+        parts = self.workers.map(look, self.tasks(r, k))
+        for _, mine in parts:
+            if least is not None and mine is not None:
+                least.merge(mine)
+        return np.sum([sums for sums, _ in parts], axis=0)

@@ -1,0 +1,94 @@
+"""K-Means++ in NumPy: squared distances to the seeds so far, their potential, and draws from it.
+
+Few points are nearer to a new seed than to the ones before; the fast product finds out which may be, and
+only those are computed canonically.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from gputabu.backend.arithmetic import canonical, certified
+from gputabu.backend.numpy.tiling import Blocks, Task
+from gputabu.data.points import Block, Span
+
+
+class SeedingOps(Blocks):
+    """The operations of `Ops` that seeding needs."""
+
+    def nothing_covered(self, restarts: int) -> np.ndarray:
+        return self.room((restarts, self.points.n), np.float64, np.inf)
+
+    def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
+        def lower(tasks: Iterable[Task]) -> None:
+            for block, some, (restart, _, point), squares in self._nearer(seeds[:, None], covered, tasks):
+                covered[some, block.rows][restart, point] = squares
+
+        self.workers.map(lower, self.tasks(len(seeds)))
+
+    def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        def add(tasks: Iterable[tuple[Span, slice]]) -> np.ndarray:
+            sums = np.zeros(len(covered), np.int64)
+            for span, some in tasks:
+                sums[some] += integers(covered[some, span.rows], span.weights, shift[some, None]).sum(axis=1)
+            return sums
+
+        return np.sum(self.workers.map(add, self.blind_tasks(len(covered))), axis=0)
+
+    def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        r, t, _ = seeds.shape
+
+        def add(tasks: Iterable[Task]) -> np.ndarray:
+            sums = np.zeros(r * t, np.int64)
+            for block, some, (restart, trial, point), squares in self._nearer(seeds, covered, tasks):
+                before = covered[some, block.rows][restart, point]
+                scale, weights = shift[some][restart], None if block.weights is None else block.weights[point]
+                gain = integers(before, weights, scale) - integers(squares, weights, scale)
+                np.add.at(sums, (some.start + restart) * t + trial, gain)
+            return sums
+
+        return np.sum(self.workers.map(add, self.tasks(r, t)), axis=0).reshape(r, t)
+
+    def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        rows = np.full(targets.shape, -1, np.int64)
+        passed = np.zeros(len(covered), np.int64)  # potential of the blocks so far
+        for span, _ in self.blind_tasks(1):
+            running = integers(covered[:, span.rows], span.weights, shift[:, None]).cumsum(axis=1)
+            here = (rows < 0) & (targets < (passed + running[:, -1])[:, None])
+            for restart in np.flatnonzero(here.any(axis=1)):
+                wanted = targets[restart, here[restart]] - passed[restart]
+                found = np.searchsorted(running[restart], wanted, side="right")
+                rows[restart, here[restart]] = span.start + found
+            passed += running[:, -1]
+        return rows
+
+    def _nearer(
+        self, seeds: np.ndarray, covered: np.ndarray, tasks: Iterable[Task]
+    ) -> Iterator[tuple[Block, slice, tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]]:
+        """Per task, the (restart, seed, point) at which a seed is nearer than `covered`, and d² there."""
+        _, t, d = seeds.shape
+        fast = self.product(seeds, self.grid.offset)
+        for block, some in tasks:
+            mine = fast.some(some)
+            scores, norms = certified.scores(block.X, mine, self.workers.scratch)
+            before = covered[some, block.rows]
+            with np.errstate(over="ignore", invalid="ignore"):
+                # d² = s + ‖x‖², in units of the product; the doubt of s was made for differences of two.
+                norms = norms.astype(np.float64)
+                reach = before * fast.unit**2 - norms**2
+                reach += mine.doubt[0] + norms * (mine.doubt[1] + norms * mine.doubt[2])
+                reach += 4 * (d + 2) * np.finfo(fast.dtype).eps * norms**2
+                maybe = ~(scores > reach[:, None])  # NaN is a maybe
+            restart, seed, point = np.nonzero(maybe)
+            squares = canonical.of_pairs(block.X, point, seeds[some].reshape(-1, d), restart * t + seed)
+            nearer = squares < before[restart, point]
+            yield block, some, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
+
+
+def integers(squares: np.ndarray, weights: np.ndarray | None, shift: np.ndarray) -> np.ndarray:
+    """w · d² on the grid of 2^-shift, as int64."""
+    if weights is not None:
+        squares = squares * weights
+    return np.rint(squares * np.ldexp(1.0, shift)).astype(np.int64)

@@ -1,0 +1,53 @@
+"""`gputabu reproduce`: the paper's tables, run again."""
+
+from __future__ import annotations
+
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gputabu.backend import resolve
+from gputabu.cli.app import Command, Debug, app
+from gputabu.cli.options import Backend, DataHome
+from gputabu.cli.reproduce.command import experiments
+from gputabu.cli.reproduce.command import paper_report as page
+from gputabu.cli.reproduce.command.paper import RUNS, TABLES
+from gputabu.cli.reproduce.command.records import Settings
+
+
+@app.command(cls=Command)
+def reproduce(
+    tables: Annotated[str, typer.Option(help="Numbers of the tables, with commas between.")] = ",".join(TABLES),
+    runs: Annotated[int, typer.Option(help="Runs of each method.")] = RUNS,
+    backend: Backend = "auto",
+    seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
+    out: Annotated[Path, typer.Option(help="Folder of the results and the report.")] = Path("reproduction"),
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what is in the folder; run what is missing.")] = False,
+    data_home: DataHome = None,
+    debug: Debug = False,
+) -> None:
+    """Run the experiments of the paper again and print its tables beside ours.
+
+    \b
+    gputabu reproduce
+    gputabu reproduce --tables I,III --runs 20 --out quick
+
+    Ctrl-C ends it and keeps what is finished. The exit code is 0 if a table was run, 1 if none could be, 2 for a
+    wrong option and 130 after Ctrl-C. Needs the extra "reproduce" of the package.
+    """
+    if find_spec("matplotlib") is None:
+        raise ImportError("matplotlib is not installed: pip install 'gputabu[reproduce]'.")
+    numbers = [number.strip().upper() for number in tables.split(",")]
+    results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
+    begun = time.perf_counter()
+    experiments.run(results, numbers, out, data_home=data_home)
+    report = page.write(results, out, data_home)
+    typer.echo(f"Every run: {out / 'results.csv'}, {out / 'results.json'}. The report: {report}")
+    typer.echo(f"It took {(time.perf_counter() - begun) / 60:.1f} minutes.")
+    if results.interrupted:
+        typer.echo("Interrupted; --resume goes on from here.", err=True)
+        raise typer.Exit(130)
+    raise typer.Exit(0 if any(results.tables[number].outcomes for number in numbers) else 1)

@@ -1,0 +1,98 @@
+"""What was done to a table before it was clustered, so that it can be done to another."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
+
+from gputabu.core.validation import check_choice, check_matrix
+from gputabu.data.tables import Selection, Table, numbered
+
+#: How columns can be scaled, and scikit-learn's class for it.
+SCALES: dict[str, Any] = {"zscore": StandardScaler, "minmax": MinMaxScaler, "robust": RobustScaler}
+DTYPES = ("float32", "float64")
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Which columns were taken, and how they were scaled: (x − center) / spread.
+
+    Attributes
+    ----------
+    columns : tuple of str
+        Names; numbers from 1 on where the table had no names.
+    named : bool
+        Whether it had.
+    id : str or None
+        The column that names the rows.
+    dtype : {"float32", "float64"} or None
+        What the values are converted to; None leaves them as they are.
+    scale : {"zscore", "minmax", "robust"} or None
+    center, spread : tuple of float
+        Per column; empty without a scale.
+    """
+
+    columns: tuple[str, ...]
+    named: bool
+    id: str | None = None
+    dtype: str | None = None
+    scale: str | None = None
+    center: tuple[float, ...] = ()
+    spread: tuple[float, ...] = ()
+
+    @classmethod
+    def of(cls, table: Table, scale: str | None = None, dtype: str | None = None) -> Self:
+        """What makes points of a table, scaled by its own values."""
+        plain = cls(table.names, table.named, table.id, None if dtype is None else check_choice("dtype", dtype, DTYPES))
+        if scale is None:
+            return plain
+        scaler = SCALES[check_choice("scale", scale, SCALES)]().fit(plain.points(table))
+        if scale == "minmax":
+            center, spread = scaler.data_min_, 1 / scaler.scale_
+        else:
+            center, spread = (scaler.mean_ if scale == "zscore" else scaler.center_), scaler.scale_
+        return replace(plain, scale=scale, center=tuple(map(float, center)), spread=tuple(map(float, spread)))
+
+    def attach(self, model: Any) -> None:
+        """Leave the recipe with a fitted model, as text, so that `model.save` keeps it."""
+        model.recipe_ = json.dumps(asdict(self))
+
+    @classmethod
+    def attached(cls, model: Any) -> Self:
+        """The recipe that a model was left with; one fitted in Python takes all columns as they are."""
+        text = getattr(model, "recipe_", None)
+        if text is None:
+            names = getattr(model, "feature_names_in_", None)
+            return cls(numbered(model.n_features_in_) if names is None else tuple(names), names is not None)
+        try:
+            held = json.loads(text)
+            found = cls(**held | {name: tuple(held[name]) for name in ("columns", "center", "spread")})
+        except (ValueError, TypeError, KeyError) as error:
+            raise ValueError(f"the model's recipe_ cannot be read: {error}.") from None
+        if len(found.columns) != model.n_features_in_ or (found.scale and len(found.spread) != len(found.columns)):
+            raise ValueError(f"the model's recipe_ is not for its {model.n_features_in_} columns.")
+        return found
+
+    def selection(self, columns: str | None = None, id: str | None = None) -> Selection:
+        """The same columns of another table, by name, unless others are asked for."""
+        chosen = self.columns if columns is None else columns
+        return Selection(chosen, id) if id is not None else Selection(chosen, self.id, id_needed=False)
+
+    def points(self, table: Table) -> np.ndarray:
+        """(N, d) points to cluster."""
+        if len(table.names) != len(self.columns):
+            raise ValueError(f"{table.source}: {len(table.names)} columns, where the model has {len(self.columns)}.")
+        X = check_matrix(table.values, table.source)
+        X = X if self.dtype is None else X.astype(self.dtype, copy=False)
+        if self.scale is None:
+            return X
+        center, spread = (np.array(values, X.dtype) for values in (self.center, self.spread))
+        return (X - center) / spread
+
+    def original(self, points: np.ndarray) -> np.ndarray:
+        """Points in the units of the table."""
+        return points if self.scale is None else points * np.array(self.spread) + np.array(self.center)

@@ -1,0 +1,305 @@
+"""TODO."""
+
+from __future__ import annotations
+
+import warnings
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+import sklearn.cluster
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import Tags, check_array, check_random_state
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from gputabu.algorithms.monitor import Callback, check_callback
+from gputabu.algorithms.restarts import batches
+from gputabu.backend import Devices, admit, hold, returned, to_numpy
+from gputabu.core.log import shown
+from gputabu.core.results import Clustering
+from gputabu.core.validation import check_int, check_n_clusters
+from gputabu.data import frames
+from gputabu.data.memmaps import labels_file, written
+from gputabu.data.points import Points
+from gputabu.data.sources import is_source
+from gputabu.estimators.models.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
+from gputabu.estimators.models.storage import Storable
+
+#: Labels that are looked at at a time.
+PIECE = 1 << 20
+
+
+class _Clusterer(
+    Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+):
+    """What a fitted clustering with centres can do."""
+
+    n_clusters: int
+    init: Any
+    n_init: Any
+    max_iter: int
+    random_state: Any
+    verbose: int
+    checkpoint: Any
+    progress: bool
+    callback: Callback | None
+    backend: str
+    device: Devices
+
+    # Where labels go is for the caller alone to say.
+    __metadata_request__fit = {"labels_out": UNUSED}  # noqa: RUF012
+    __metadata_request__predict = {"labels_out": UNUSED}  # noqa: RUF012
+
+    @with_callbacks
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, labels_out: Any = None) -> Self:
+        """Find the clusters of `X`.
+
+        Ctrl-C ends the search with the best clustering found so far; `stop_` then says so.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, or a data frame of pandas, Polars, PyArrow
+            or cuDF. float32 and float64 are clustered as they are; float16, bfloat16 and integers are widened.
+            What is on a GPU stays there. Results are of the kind that came in; of frames they are arrays, NumPy's or,
+            of cuDF, CuPy's, unless `set_output` asks for frames and series. The path of a file, or anything else that
+            `gputabu.chunked` reads, is not brought into memory.
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, and otherwise
+            absent.
+        labels_out : path or (n_samples,) array of int32 or int64, optional
+            Where to write `labels_`: an array, such as a memory map, or a .npy file that is made.
+
+        Returns
+        -------
+        self
+        """
+        points = self._admit(X, sample_weight, reset=True)
+        k = check_n_clusters(self.n_clusters, points.n)
+        verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
+        restarts = self._restarts()
+        out = labels_file(labels_out, points.n)
+        steps = check_int("max_iter", self.max_iter, 1) * self._batches(points, k, restarts)
+        tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
+        callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
+        with shown(verbose):
+            found = self._search(points, k, restarts, self._seed(), callback)
+        self._store(found).labels_ = (
+            self._labelled(found.labels, X) if out is None else written(to_numpy(found.labels), out)
+        )
+        if tasks is not None:
+            tasks.end()
+        return self
+
+    def predict(self, X: Any, *, labels_out: Any = None) -> Any:
+        """The nearest cluster of every sample, the lowest number on ties.
+
+        After `set_output(transform="pandas")` or `"polars"` it is a Series called "cluster", in pandas with the index
+        of `X`; so are the `labels_` of fits from then on.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        labels_out : path or (n_samples,) array of int32 or int64, optional
+            As for `fit`.
+
+        Returns
+        -------
+        labels : array or Series of shape (n_samples,), int32
+            Of the kind of `X`.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from gputabu import KMeans
+        >>> frame = pd.DataFrame({"x": [0.0, 1.0, 10.0]}, index=["a", "b", "c"])
+        >>> model = KMeans(2, init=[0, 2]).set_output(transform="pandas").fit(frame)
+        >>> model.predict(frame.loc[["c", "a"]])
+        c    1
+        a    0
+        Name: cluster, dtype: int32
+        """
+        points = self._points(X)
+        out = labels_file(labels_out, points.n)
+        with hold(points, self.backend, self.device) as ops:
+            labels = ops.fetch(ops.label(self._centers()[None]), 0)
+        return self._labelled(returned(labels, points), X) if out is None else written(to_numpy(labels), out)
+
+    def transform(self, X: Any) -> Any:
+        """Euclidean distance of every sample to every centre.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
+            Of the kind of `X`, and of its dtype; infinite where that is float32 and they are beyond its range.
+        """
+        points = self._points(X)
+        with hold(points, self.backend, self.device) as ops:
+            found = ops.distances(self._centers())
+        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
+        return to_numpy(found) if wrapped else returned(found, points)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
+        """Minus J of `X` at the centres found; higher is better.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : ignored
+        sample_weight : array-like of shape (n_samples,), optional
+
+        Returns
+        -------
+        score : float
+        """
+        with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
+            centers = self._centers()[None]
+            return -float(ops.objective(centers, ops.label(centers))[0])
+
+    def to_sklearn(self) -> sklearn.cluster.KMeans:
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
+        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
+        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+
+        Returns
+        -------
+        model : sklearn.cluster.KMeans
+
+        Examples
+        --------
+        >>> from gputabu import TabuKMeans
+        >>> plain = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [10.0], [11.0]]).to_sklearn()
+        >>> plain.inertia_, len(set(plain.predict([[2.0], [9.0]])))
+        (1.0, 2)
+        """
+        check_is_fitted(self)
+        centers = to_numpy(self.cluster_centers_).copy()
+        model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
+        model.cluster_centers_ = centers
+        if hasattr(self, "labels_"):  # which stay with Dask's workers
+            model.labels_ = to_numpy(self.labels_).copy()
+        model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
+        if hasattr(self, "feature_names_in_"):
+            model.feature_names_in_ = self.feature_names_in_.copy()
+        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        return model
+
+    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
+        raise NotImplementedError
+
+    def _batches(self, points: Points, k: int, restarts: int) -> int:
+        """In how many batches the restarts run."""
+        return len(list(batches(range(restarts), points.n)))
+
+    def _restarts(self) -> int:
+        """The number of restarts that `n_init` stands for, as in scikit-learn."""
+        given = not isinstance(self.init, str)
+        if isinstance(self.n_init, str) and self.n_init == "auto":
+            return 1 if given or self.init == "k-means++" else 10
+        restarts = check_int("n_init", self.n_init, 1)
+        if given and restarts > 1:
+            warnings.warn(
+                f"init is an array, so n_init={restarts} restarts would be the same: only one is made.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            return 1
+        return restarts
+
+    def _seed(self) -> int:
+        seed = seed_of(self.random_state)
+        if self.checkpoint is not None and seed != self.random_state:
+            raise ValueError(
+                f"random_state={self.random_state!r} must be an integer where there is a checkpoint, "
+                "so that the fit can be continued."
+            )
+        return seed
+
+    def _store(self, found: Clustering) -> Self:
+        k = found.centers.shape[0]
+        distinct = _count_distinct(to_numpy(found.labels), k)
+        if distinct < k:
+            warnings.warn(
+                f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
+                f"({k}). Possibly due to duplicate points in X.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.labels_ = found.labels
+        self.cluster_centers_ = found.centers
+        self.inertia_ = found.inertia
+        self.inertias_ = found.inertias
+        self.n_iter_ = found.n_iter
+        self.restart_ = found.restart
+        self.trace_ = found.trace
+        self.stop_ = found.stop
+        self.backend_ = found.backend
+        return self
+
+    def _points(self, X: Any, sample_weight: Any = None) -> Points:
+        check_is_fitted(self)
+        return self._admit(X, sample_weight, reset=False)
+
+    def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
+        """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
+        with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, which may come to infinity less infinity
+            points = admit(X, sample_weight, None if is_source(X) else check)
+        if reset:
+            self.n_features_in_ = points.d
+        elif points.d != self.n_features_in_:
+            raise ValueError(
+                f"X has {points.d} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return points
+
+    def _labelled(self, labels: Any, X: Any) -> Any:
+        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
+        return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
+
+    def _centers(self) -> np.ndarray:
+        return to_numpy(self.cluster_centers_).astype(np.float64)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.cluster_centers_.shape[0]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _count_distinct(labels: np.ndarray, k: int) -> int:
+    """How many of K clusters have samples; labels may be in a file, and are looked at in pieces."""
+    seen = np.zeros(k, np.bool_)
+    for a in range(0, len(labels), PIECE):
+        seen[labels[a : a + PIECE]] = True
+    return int(seen.sum())
+
+
+def seed_of(random_state: Any) -> int:
+    """The 64-bit seed that `random_state` stands for; an int is itself."""
+    if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
+        return check_int("random_state", random_state, 0, 2**64 - 1)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**63))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        allowed = "an integer from 0 to 2^64 - 1, a RandomState or Generator of NumPy, or None"
+        raise ValueError(f"random_state={random_state!r} must be {allowed}.") from None

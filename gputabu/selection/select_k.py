@@ -1,0 +1,314 @@
+"""Choosing K (section I): cluster for every K and take the one that a criterion likes best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from gputabu.algorithms.monitor import Callback, Watch
+from gputabu.algorithms.progress import LadderLedger
+from gputabu.algorithms.restarts import announce
+from gputabu.backend import Devices, admit, hold, home, returned
+from gputabu.backend.arithmetic.fixed_point import Bounds
+from gputabu.backend.contract import Ops
+from gputabu.core import random as draws
+from gputabu.core.random import Purpose
+from gputabu.core.results import Clustering
+from gputabu.core.validation import check_choice, check_int
+from gputabu.data.points import Points
+from gputabu.selection.select_k import criteria
+from gputabu.selection.select_k.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
+from gputabu.selection.select_k.sweep import METHODS, Ladder, Plan, Rung
+
+#: Points of the sample that silhouettes are computed on.
+SAMPLE = 2000
+#: Rows of a reference set that are drawn at once.
+DRAWN = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class KSelection:
+    """The clusterings of several K, and which of them to take.
+
+    Attributes
+    ----------
+    n_clusters : int
+        The recommended K.
+    criterion : str
+        The criterion that recommends it: the first asked for, unless an interrupt has left it nothing to judge.
+    table : dict of str to (M,) array
+        A row per K: "n_clusters", "inertia" (J), and a column per criterion computed; "gap" comes with "gap_error".
+        NaN where a criterion is not defined. `pandas.DataFrame(found.table)` is a data frame.
+    recommended : dict of str to int
+        The K that every criterion computed would recommend.
+    asked : tuple of str
+        The criteria asked for.
+    best : Clustering
+        The recommended clustering. Its restart 0 is the one that continues the clustering of another K.
+    centers : dict of int to (K, d) array
+        The centres of every K.
+    interrupted : bool
+        Whether Ctrl-C or a callback ended it before all was done; the table then has fewer rows, at least one.
+    """
+
+    n_clusters: int
+    criterion: str
+    table: dict[str, np.ndarray]
+    recommended: dict[str, int]
+    asked: tuple[str, ...]
+    best: Clustering
+    centers: dict[int, Any]
+    interrupted: bool
+
+    @property
+    def labels(self) -> Any:
+        """(N,) int32, of the recommended clustering."""
+        return self.best.labels
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw the criteria over K; see `gputabu.plotting.selection`."""
+        from gputabu import plotting
+
+        return plotting.selection(self, ax)
+
+    def __repr__(self) -> str:
+        until = "; interrupted" if self.interrupted else ""
+        lines = [f"KSelection: {self.n_clusters} clusters by {self.criterion}{until}"]
+        columns = {name: [f"{value:.5g}" for value in column] for name, column in self.table.items()}
+        heads = {name: ["", "K"] if name == "n_clusters" else ["", *name.split("_")][-2:] for name in columns}
+        widths = {name: max(map(len, [*heads[name], *column])) for name, column in columns.items()}
+        for line in (0, 1):  # two, so that all criteria fit 80 columns
+            lines.append("  " + "  ".join(f"{heads[name][line]:>{width}}" for name, width in widths.items()))
+        for i, k in enumerate(self.table["n_clusters"]):
+            mark = "*" if k == self.n_clusters else " "
+            lines.append(f"{mark} " + "  ".join(f"{columns[name][i]:>{width}}" for name, width in widths.items()))
+        return "\n".join(lines)
+
+
+def select_k(
+    X: object,
+    ks: Iterable[int],
+    criterion: str | Sequence[str] = "bic",
+    *,
+    weights: object = None,
+    method: str = "k-means",
+    restarts: int = 1,
+    references: int = 10,
+    seed: int = 0,
+    backend: str = "auto",
+    device: Devices = None,
+    progress: bool = False,
+    callback: Callback | None = None,
+) -> KSelection:
+    """Cluster `X` for every K in `ks` and recommend one.
+
+    Parameters
+    ----------
+    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
+    ks : iterable of int
+        The numbers of clusters to try, from 1 to N, in any order.
+    criterion : str or sequence of str
+        What decides; of several the first, and the others are computed too. AIC, BIC, "calinski_harabasz" and
+        "davies_bouldin" are always computed, the costly "silhouette" and "gap" when asked for.
+
+        - "bic", "aic" (least): the information criteria for spherical Gaussians of one variance and equal weight,
+          −2L + p ln N and −2L + 2p with L = −N ln K − (N·d/2) (ln(2πJ/(N·d)) + 1) and p = K·d + 1; `gputabu.selection.criteria`
+          has the derivation. They are for K well below N. K = N, which leaves no variance to estimate, is never
+          recommended. J counts as no less than the rounding of X makes it, so that they are finite where J = 0.
+        - "silhouette" (largest): mean silhouette, on a random sample of 2000 points where N is larger.
+        - "calinski_harabasz" (largest), "davies_bouldin" (least): as in scikit-learn. These two and the silhouette
+          are for K from 2 to N − 1, and NaN otherwise.
+        - "gap": the gap statistic, by the first K whose gap is no less than the next one's less its standard error.
+          It compares J with that of points spread evenly over the box of `X`; K = 1 may win if it is in `ks`.
+    weights : (N,) array, optional
+        A weight of w counts as w points, also in the criteria: their sum is the number of points.
+    method : {"k-means", "tabu"}
+        "tabu" continues every start of K-Means by a tabu search from the points nearest to its centres (QM-TS).
+    restarts : int
+        Starts per K: the first continues the clustering of the K before, the others are K-Means++.
+    references : int
+        Sets of points that the gap statistic compares `X` with. Each costs as much as `X` itself.
+    seed : int
+    backend : {"auto", "cuda", "numba", "numpy"}
+    device : int, sequence of int or "all", optional
+        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
+    progress : bool
+        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+    callback : function, optional
+        Called with a `Progress` after every iteration for every K, its `n_clusters`; it ends the search by returning
+        True. See `gputabu.Progress`.
+
+    Returns
+    -------
+    KSelection
+        Ctrl-C or the callback end the search with the K that are finished, and `interrupted` says so.
+
+    References
+    ----------
+    Pelleg and Moore, "X-means: extending K-means with efficient estimation of the number of clusters", ICML 2000.
+    Tibshirani, Walther and Hastie, "Estimating the number of clusters in a data set via the gap statistic", 2001.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from gputabu import select_k
+    >>> X, _ = make_blobs(500, centers=5, cluster_std=0.3, random_state=1)
+    >>> found = select_k(X, range(1, 10))
+    >>> found.n_clusters, found.criterion, found.labels.shape
+    (5, 'bic', (500,))
+    """
+    watch = Watch(callback, progress)
+    points = admit(X, weights)
+    plan = Plan(
+        check_ks(ks, points.n),
+        check_choice("method", method, METHODS),
+        check_int("restarts", restarts, 1),
+        check_int("seed", seed, 0, 2**64 - 1),
+    )
+    asked = check_criteria(criterion, plan.ks, points.total_weight)
+    check_int("references", references, 1)
+    ledger = LadderLedger(plan.ks, 1 + references * ("gap" in asked), restarts)
+    with hold(points, backend, device) as ops, watch.opened(plan.ks[0], ledger):
+        announce(points, plan.ks[-1], range(restarts), ops.name)
+        rungs = Ladder(ops, plan, watch).climb()
+        measures = Measures(ops, seed, "silhouette" in asked)
+        rows = [measures.row(rung) for rung in rungs]
+        table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+        if "gap" in asked:
+            done = replace(plan, ks=plan.ks[: len(rungs)])
+            sets = (unclustered(points, ops.bounds, seed, number) for number in range(references))
+            others = [each for each in (inertias(one, done, backend, device, watch) for one in sets) if each]
+            table["gap"], table["gap_error"] = criteria.gap(np.maximum(table["inertia"], measures.least), others)
+        liked = recommendations(table, points.total_weight)
+        decisive = next((name for name in (*asked, "bic") if name in liked), asked[0])
+        rung = rungs[plan.ks.index(liked.get(decisive, plan.ks[0]))]
+        best = replace(rung.found, labels=ops.fetch(ops.label(rung.centers[None]), 0))
+        return KSelection(
+            n_clusters=len(rung.centers),
+            criterion=decisive,
+            table=table,
+            recommended=liked,
+            asked=asked,
+            best=home(best, points),
+            centers={len(each.centers): returned(each.found.centers, points) for each in rungs},
+            interrupted=watch.halted is not None,
+        )
+
+
+class Measures:
+    """What is measured of every clustering."""
+
+    def __init__(self, ops: Ops, seed: int, silhouette: bool) -> None:
+        points = ops.points
+        self.ops = ops
+        self.least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
+        self.sample = sample(points, SAMPLE, seed)
+        self.silhouette = Silhouette(ops.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
+
+    def row(self, rung: Rung) -> dict[str, float]:
+        """A row of the table: two passes over the points."""
+        ops, centers = self.ops, rung.centers[None]
+        labels = ops.blank(1)
+        totals = ops.assign(centers, labels).totals
+        fit = Fit(
+            k=len(rung.centers),
+            d=ops.points.d,
+            weight=ops.points.total_weight,
+            inertia=max(rung.inertia, self.least),
+            scatter=ops.scatter,
+            centers=rung.centers,
+            weights=ops.grid.weights(totals)[0],
+            spreads=ops.spreads(centers, labels)[0],
+        )
+        row = {
+            "n_clusters": fit.k,
+            "inertia": rung.inertia,
+            "bic": criteria.bic(fit),
+            "aic": criteria.aic(fit),
+            "calinski_harabasz": criteria.calinski_harabasz(fit),
+            "davies_bouldin": criteria.davies_bouldin(fit),
+        }
+        if self.silhouette is not None:
+            defined = criteria.judges("silhouette", fit.k, fit.weight)
+            row["silhouette"] = self.silhouette.mean(ops.fetch(labels, 0)[self.sample]) if defined else math.nan
+        return row
+
+
+def sample(points: Points, size: int, seed: int) -> np.ndarray:
+    """Row numbers of at most `size` points of positive weight, one at random in each of as many stretches of rows."""
+    rows = None if points.weights is None else np.flatnonzero(np.concatenate(points.weights) > 0)
+    n = points.n if rows is None else len(rows)
+    edges = np.arange(min(n, size) + 1) * n // min(n, size)
+    words = draws.words(seed, 0, len(edges) - 1, purpose=Purpose.SAMPLE)
+    chosen = edges[:-1] + draws.below(words, np.diff(edges))
+    return chosen if rows is None else rows[chosen]
+
+
+def unclustered(points: Points, bounds: Bounds, seed: int, number: int) -> Points:
+    """As many points, of the same weights, evenly spread over the box: what the gap statistic compares with."""
+    X = np.empty((points.n, points.d), points.dtype)
+    for step, a in enumerate(range(0, points.n, DRAWN)):
+        part = X[a : a + DRAWN]
+        words = draws.words(seed, number, part.size, purpose=Purpose.REFERENCE, step=step)
+        part[...] = bounds.low + draws.uniforms(words).reshape(part.shape) * (bounds.high - bounds.low)
+    return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
+
+
+def inertias(points: Points, plan: Plan, backend: str, device: Devices, watch: Watch) -> list[float]:
+    """J of every K, or nothing if interrupted."""
+    if watch.halted:
+        return []
+    with hold(points, backend, device) as ops:
+        least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
+        found = [max(rung.inertia, least) for rung in Ladder(ops, plan, watch).climb()]
+    return [] if watch.halted else found
+
+
+def recommendations(table: dict[str, np.ndarray], weight: float) -> dict[str, int]:
+    """The K that each criterion of the table likes best, the lowest on ties; none from those that can judge none."""
+    found = {}
+    for name, largest in LARGEST_IS_BEST.items():
+        if name not in table:
+            continue
+        able = [criteria.judges(name, int(k), weight) for k in table["n_clusters"]]
+        rows = np.flatnonzero(able & np.isfinite(table[name]))
+        values = table[name][rows]
+        if len(rows) == 0:
+            continue
+        best = int((-values if largest else values).argmin())
+        if name == "gap":
+            best = criteria.within_one_error(values, table["gap_error"][rows])
+        found[name] = int(table["n_clusters"][rows[best]])
+    return found
+
+
+def check_ks(ks: object, n_samples: int) -> list[int]:
+    """The numbers of clusters, ascending, each once."""
+    if isinstance(ks, (str, bytes)) or not isinstance(ks, Iterable):
+        raise TypeError(f"ks={ks!r} must be a sequence of integers from 1 to n_samples={n_samples}.")
+    numbers = sorted({check_int("ks", k, 1) for k in ks})
+    if not numbers:
+        raise ValueError("ks is empty and must hold at least one number of clusters.")
+    if numbers[-1] > n_samples:
+        raise ValueError(f"ks contains {numbers[-1]}; numbers of clusters must be from 1 to n_samples={n_samples}.")
+    return numbers
+
+
+def check_criteria(criterion: object, ks: list[int], weight: float) -> tuple[str, ...]:
+    """The criteria asked for, each of which must be able to judge one of `ks`."""
+    names = [criterion] if isinstance(criterion, str) or not isinstance(criterion, Iterable) else list(criterion)
+    if not names:
+        raise ValueError(f"criterion={criterion!r} must name at least one of {', '.join(map(repr, LARGEST_IS_BEST))}.")
+    asked = tuple(dict.fromkeys(check_choice("criterion", name, LARGEST_IS_BEST) for name in names))
+    for name in asked:
+        if not any(criteria.judges(name, k, weight) for k in ks):
+            allowed = "from 2 to less" if name in RELATIVE else "less"
+            raise ValueError(
+                f"ks={ks} has no K that criterion={name!r} can judge; it must be {allowed} than the number of points "
+                f"(the sum of their weights), {weight:g}."
+            )
+    return asked
