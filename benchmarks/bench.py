@@ -22,15 +22,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gputabu.cli.reproduce.command.paper import TABLES
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_info
 
 from gputabu import Clustering, Points, TabuKMeans, datasets, lloyd, quantized, reassignment
-from gputabu.backend import hold, numba_unusable
+from gputabu.backend import numba_unusable, open_backend
 from gputabu.backend.numpy.threads import thread_count
 from gputabu.cli import speed as speeds
+from gputabu.cli.reproduce.paper import TABLES
 from gputabu.cli.speed import tabu_step, timed
 
 try:
@@ -199,8 +199,8 @@ def least_step(backend: str, n: int, d: int, k: int) -> float:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d), dtype=np.float32)
     X += 20 * rng.standard_normal((k, d), dtype=np.float32)[np.arange(n) % k]
-    with hold(Points.of(X), backend) as ops:
-        return tabu_step(ops, np.arange(k)[None], min)
+    with open_backend(Points.of(X), backend) as opened:
+        return tabu_step(opened, np.arange(k)[None], min)
 
 
 def draw_growth(rows: list[dict[str, Any]], file: Path) -> None:

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from bench import CASES, METHODS, RESTARTS, Case, summary, timed
-from gputabu.cli.reproduce.command.paper import TABLES
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
 from gputabu import TabuKMeans, plotting
+from gputabu.cli.reproduce.paper import TABLES
 
 #: Seconds per run that Table I prints for METHODS.
 PAPER_SECONDS = tuple(TABLES["I"].rows[method].seconds for method in METHODS)

@@ -21,8 +21,8 @@ from pathlib import Path
 import numpy as np
 
 from gputabu import Points, chunked, quantized
-from gputabu.backend import hold
-from gputabu.backend.contract import Ops
+from gputabu.backend import open_backend
+from gputabu.backend.base import BackendBase
 
 
 def main() -> None:
@@ -57,28 +57,28 @@ def write(path: Path, n: int, d: int, k: int) -> None:
 def clustered(path: Path, given: argparse.Namespace) -> None:
     """Cluster the file; print the most memory that was held."""
     begun, before = time.perf_counter(), anonymous()
-    with Watch() as watch:
+    with Monitor() as monitor:
         found = quantized.search(
             chunked(path, chunk_bytes=given.chunk_bytes), given.clusters, max_iter=given.iterations, refine="centroid",
             backend=given.backend, labels_out=path.with_name("labels.npy"),
         )  # fmt: skip
     seconds = time.perf_counter() - begun
     print(f"QM-TS, {found.n_iter} iterations on {found.backend}: J = {found.inertia:.10g} in {seconds:.1f} s")
-    print(f"RssAnon: {before / 1e6:.0f} MB before, at most {watch.most / 1e6:.0f} MB")
+    print(f"RssAnon: {before / 1e6:.0f} MB before, at most {monitor.most / 1e6:.0f} MB")
 
 
 def compare(path: Path, given: argparse.Namespace) -> None:
     """Time the passes of an iteration, over the file and over memory by turns."""
     inside = Points.of(np.load(path))
     outside = Points.of(chunked(path, chunk_bytes=given.chunk_bytes))
-    with hold(outside, given.backend) as file, hold(inside, given.backend) as memory:
+    with open_backend(outside, given.backend) as file, open_backend(inside, given.backend) as memory:
         states = {"file": (file, file.blank(1)), "memory": (memory, memory.blank(1))}
         taken: dict[str, list[np.ndarray]] = {"file": [], "memory": []}
         for i in range(given.iterations + 1):
             centers = memory.rows(np.arange(given.clusters)[None] + i * given.clusters)
             seen = []
-            for name, (ops, labels) in states.items():
-                seconds, cost = iteration(ops, labels, centers)
+            for name, (opened, labels) in states.items():
+                seconds, cost = iteration(opened, labels, centers)
                 seen.append(cost)
                 if i:  # the first also measures the points
                     taken[name].append(seconds)
@@ -90,18 +90,18 @@ def compare(path: Path, given: argparse.Namespace) -> None:
         print(f"speed over the file: {memory / file:.2f} of that over memory")
 
 
-def iteration(ops: Ops, labels: object, centers: np.ndarray) -> tuple[np.ndarray, float]:
+def iteration(opened: BackendBase, labels: object, centers: np.ndarray) -> tuple[np.ndarray, float]:
     """Seconds of an assignment and a survey, by the clock and of the processor, and J."""
     begun = np.array([time.perf_counter(), time.process_time()])
-    ops.assign(centers, labels)
-    cost = ops.survey(centers, labels, np.full((*centers.shape[:2], 0), -1), False, 1).cost
+    opened.assign(centers, labels)
+    cost = opened.survey(centers, labels, np.full((*centers.shape[:2], 0), -1), False, 1).cost
     return np.array([time.perf_counter(), time.process_time()]) - begun, float(cost[0])
 
 
-class Watch:
+class Monitor:
     """The most anonymous memory within a context, looked at every few milliseconds."""
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Monitor:
         self.most, self.over = anonymous(), threading.Event()
         self.thread = threading.Thread(target=self.look)
         self.thread.start()

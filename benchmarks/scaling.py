@@ -21,7 +21,7 @@ import numpy as np
 from distributed import Client, LocalCluster
 
 from gputabu.algorithms.quantized import Plan, begin, step
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.dask.client import Part
 from gputabu.dask.partitions import Partitions
 
@@ -47,20 +47,20 @@ def measure(client: Client, given: argparse.Namespace, workers: int) -> None:
     X = da.map_blocks(blobs, chunks=((n // workers,) * workers, (d,)), dtype=np.float32, k=k, d=d, n=n // workers)
     points = Partitions(client, X).points()
     plan = Plan.checked(10_000, None, "cluster", 1, 0.0)
-    with hold(points, given.backend) as ops, counted() as (messages, sizes):
+    with open_backend(points, given.backend) as opened, counted() as (messages, sizes):
         means = np.linspace(0, points.n - 1, k).astype(np.int64)[None]
-        state = step(ops, begin(ops, means, plan), plan)
+        state = step(opened, begin(opened, means, plan), plan)
         messages.clear()
         sizes.clear()
         times = []
         for _ in range(given.iterations):
             begun = time.perf_counter()
-            state = step(ops, state, plan)
+            state = step(opened, state, plan)
             times.append(time.perf_counter() - begun)
         seen = dict(messages)
         pause = latency(points.chunks[0])
     parts = len(points.chunks)
-    print(f"{workers} workers, {parts} parts, {ops.name}: {1e3 * statistics.median(times):.0f} ms per iteration; "
+    print(f"{workers} workers, {parts} parts, {opened.name}: {1e3 * statistics.median(times):.0f} ms per iteration; "
           f"an empty message takes {1e3 * pause:.1f} ms")  # fmt: skip
     tabu = state.memory.rows.shape[-1]
     for method, (there, back) in model(k, d, tabu).items():

@@ -8,7 +8,9 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import browser
 import numpy as np
@@ -18,6 +20,10 @@ from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_iris
 
 import gputabu.backend
+from gputabu.backend.base import BackendBase
+from gputabu.backend.numpy.backend import NumpyBackend
+from gputabu.backend.tuning import Tuning
+from gputabu.data.points import Points
 
 HERE = Path(__file__).parent
 # In the background of a shell Ctrl-C is ignored, and tests of it would wait for ever.
@@ -96,26 +102,57 @@ def pytest_terminal_summary(terminalreporter) -> None:
         terminalreporter.write_line(line)
 
 
+class Backend:
+    """A backend with its sizes, as `backend=` takes it: a function that gives points to it."""
+
+    def __init__(self, name: str, tuning: Tuning) -> None:
+        self.name, self.tuning = name, tuning
+
+    def __call__(self, points: Points) -> BackendBase:
+        if self.name == "numpy":
+            return NumpyBackend(points, self.tuning)
+        if self.name == "numba":
+            from gputabu.backend.numba.backend import NumbaBackend
+
+            return NumbaBackend(points, self.tuning)
+        from gputabu.backend.cuda.backend import CudaBackend
+
+        return CudaBackend(points, tuning=self.tuning)
+
+    def tuned(self, **sizes: Any) -> Backend:
+        """The same one with other sizes."""
+        return Backend(self.name, replace(self.tuning, **sizes))
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            str(other) == self.name
+            if isinstance(other, str)
+            else isinstance(other, Backend) and other.name == self.name
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+
 @pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Name of a backend that runs here; tests that take it run once per backend.
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """A backend that runs here; tests that take it run once per backend.
 
     The compiled one does whole restarts of small data in one call, and leaves short passes to NumPy. Here no pass is
     short, so that all its code is tested on small data, and once more no data is small.
     """
     name, *by_passes = request.param.split(", ")
-    if name == "numba":
-        monkeypatch.setattr("gputabu.backend.numba.backend.FEW", 0)
-        if by_passes:
-            monkeypatch.setattr("gputabu.backend.numba.restarts.SMALL", 0)
-            monkeypatch.setattr("gputabu.backend.numba.relocation.MEDIUM", 0)
-    return name
+    sizes = {"small_data": 0, "medium_data": 0} if by_passes else {}
+    return Backend(name, Tuning(short_pass=0, **sizes))
 
 
 @pytest.fixture(autouse=True)
 def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests that are not about CUDA or numba see a machine without them, whatever this one has."""
-    chosen = request.getfixturevalue("backend") if "backend" in request.fixturenames else "numpy"
+    chosen = request.getfixturevalue("backend").name if "backend" in request.fixturenames else "numpy"
     seen = {
         "cuda": chosen == "cuda" or request.node.get_closest_marker("gpu"),
         "numba": chosen == "numba" or request.node.get_closest_marker("numba"),

@@ -9,7 +9,7 @@ import pytest
 from conftest import blobs
 
 from gputabu import BackendUnavailable, KMeans, TabuKMeans, TabuSearchClustering, lloyd, plotting, quantized, select_k
-from gputabu.backend import admit, to_numpy
+from gputabu.backend import as_points, to_numpy
 from gputabu.data.interop import on_gpu, opened
 
 X = blobs(80, 3, 4)
@@ -83,7 +83,7 @@ def test_results_are_numpys_where_a_library_takes_nothing():
 
 def test_nothing_is_copied_and_nothing_touched():
     given = X.copy()
-    (chunk,) = admit(Tensor(given)).chunks
+    (chunk,) = as_points(Tensor(given)).chunks
     assert np.shares_memory(chunk, given)
     KMeans(4, random_state=0).fit(Tensor(given), sample_weight=Tensor(WEIGHTS))
     np.testing.assert_array_equal(given, X)
@@ -185,7 +185,7 @@ def test_cupy_in_and_out():
     check_kind(cupy.asarray, cupy.asnumpy, cupy.ndarray)
     device = cupy.asarray(X)
     assert opened(device) is device
-    assert admit(device).chunks[0].data.ptr == device.data.ptr
+    assert as_points(device).chunks[0].data.ptr == device.data.ptr
 
 
 @pytest.mark.gpu
@@ -197,7 +197,7 @@ def test_tensors_on_a_gpu_stay_there():
     fitted = KMeans(4, random_state=0).fit(Tensor(device))
     assert isinstance(fitted.labels_.array, cupy.ndarray)
     assert fitted.labels_.array.device == device.device
-    assert admit(Tensor(device)).chunks[0].data.ptr == device.data.ptr
+    assert as_points(Tensor(device)).chunks[0].data.ptr == device.data.ptr
 
 
 @pytest.mark.gpu

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans, chunked
-from gputabu.backend import admit, hold, resolve
+from gputabu.backend import as_points, open_backend, resolve
 from gputabu.backend.arithmetic import certified
 from gputabu.backend.arithmetic.fixed_point import Grid, Totals
-from gputabu.backend.contract import Lot, Moves
+from gputabu.backend.contract import Moves, TrialBatch
 from gputabu.backend.numpy.threads import Workers
 
 
@@ -42,11 +42,11 @@ def test_nearest_centres_are_canonical(d, dtype, backend):
     for k in (1, 2, 13, 65, 257):
         centers = rng.normal(size=(2, k, d))
         centers[:, k // 2] = X[3]  # a centre on a point
-        with hold(Points.of(X), backend) as ops:
-            labels = ops.blank(2)
-            ops.assign(centers, labels)
+        with open_backend(Points.of(X), backend) as opened:
+            labels = opened.blank_labels(2)
+            opened.assign(centers, labels)
             for r in range(2):
-                np.testing.assert_array_equal(ops.fetch(labels, r), canonical(X, centers[r]).argmin(axis=1))
+                np.testing.assert_array_equal(opened.fetch_labels(labels, r), canonical(X, centers[r]).argmin(axis=1))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -57,8 +57,8 @@ def test_near_ties_are_decided_canonically(dtype, backend):
     step = rng.normal(size=5)
     for nudge in (0.0, 1e-16, -1e-16, 1e-12):
         centers = np.stack([X[0] + step, X[0] - step * (1 + nudge), X[1] + step, X[1] - step, X[0] + step])
-        with hold(Points.of(X), backend) as ops:
-            labels = ops.fetch(ops.label(centers[None]), 0)
+        with open_backend(Points.of(X), backend) as opened:
+            labels = opened.fetch_labels(opened.label(centers[None]), 0)
         np.testing.assert_array_equal(labels, canonical(X, centers).argmin(axis=1))
 
 
@@ -70,8 +70,8 @@ def test_scales_and_offsets(scale, dtype, backend):
         X = ((offset + rng.normal(size=(400, 4))) * scale).astype(dtype)
         X[-1] *= dtype(1e4)  # an outlier
         centers = X[rng.integers(400, size=20)].astype(float)
-        with hold(Points.of(X), backend) as ops:
-            labels = ops.fetch(ops.label(centers[None]), 0)
+        with open_backend(Points.of(X), backend) as opened:
+            labels = opened.fetch_labels(opened.label(centers[None]), 0)
         np.testing.assert_array_equal(labels, canonical(X, centers).argmin(axis=1))
 
 
@@ -81,8 +81,8 @@ def test_few_points_need_the_recheck(monkeypatch):
     recheck = certified._recheck
     monkeypatch.setattr(certified, "_recheck", lambda *args: (doubtful.append(len(args[-1])), recheck(*args)))
     X = np.random.default_rng(0).normal(size=(20_000, 16)).astype(np.float32)
-    with hold(Points.of(X)) as ops:
-        ops.label(X[None, :64].astype(float))
+    with open_backend(Points.of(X)) as opened:
+        opened.label(X[None, :64].astype(float))
     assert 0 < sum(doubtful) < len(X) // 500
 
 
@@ -92,18 +92,18 @@ def test_totals_follow_the_labels_exactly(weighted, backend, pieces):
     X = blobs(500, 3, 4, dtype=np.float32)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
     rng = np.random.default_rng(1)
-    with hold(Points.of(X, weights), backend) as ops:
-        labels = ops.blank(3)
+    with open_backend(Points.of(X, weights), backend) as opened:
+        labels = opened.blank_labels(3)
         running = 0
         for _ in range(5):
             centers = rng.normal(scale=5, size=(3, 6, 3))
-            running = running + ops.assign(centers, labels).totals
-        fresh = ops.blank(3)
-        at_once = ops.assign(centers, fresh).totals
+            running = running + opened.assign(centers, labels).totals
+        fresh = opened.blank_labels(3)
+        at_once = opened.assign(centers, fresh).totals
         np.testing.assert_array_equal(running, at_once)
-        means = ops.grid.centroids(at_once, np.full((3, 6, 3), np.nan))
+        means = opened.grid.centroids(at_once, np.full((3, 6, 3), np.nan))
         for r in range(3):
-            mine = ops.fetch(labels, r)
+            mine = opened.fetch_labels(labels, r)
             for k in range(6):
                 assert Totals.counts(at_once)[r, k] == (mine == k).sum()
                 if (mine == k).any():
@@ -115,14 +115,14 @@ def test_totals_follow_the_labels_exactly(weighted, backend, pieces):
 def test_survey_finds_the_best_free_points(backend, pieces):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 6, size=(200, 2)).astype(float)
-    with hold(Points.of(X), backend) as ops:
+    with open_backend(Points.of(X), backend) as opened:
         centers = np.array([[[1.0, 1], [4, 4], [40, 40]]])
-        labels = ops.blank(1)
-        ops.assign(centers, labels)
-        mine = ops.fetch(labels, 0)
+        labels = opened.blank_labels(1)
+        opened.assign(centers, labels)
+        mine = opened.fetch_labels(labels, 0)
         tabu = np.array([[[5, 9, 12, -1], [0, 9, 3, 77], [-1, -1, -1, -1]]])
         for shared in (False, True):
-            seen = ops.survey(centers, labels, tabu, shared, best=4)
+            seen = opened.survey(centers, labels, tabu, shared, best=4)
             squares = canonical(X, centers[0])[np.arange(200), mine]
             assert seen.cost[0] == pytest.approx(squares.sum(), rel=1e-14)
             inside = np.array([[mine[n] == k and n >= 0 for n in row] for k, row in enumerate(tabu[0])])
@@ -143,10 +143,10 @@ def test_spreads_are_sums_of_distances(dtype, weighted, backend, pieces):
     centers = np.stack([X[:4], X[4:8] + 100]).astype(float)  # the second outside the box
     results = []
     for rows in (None, 11):
-        with hold(Points.of(X, weights, rows), backend) as ops:
-            labels = ops.label(centers)
-            results.append(ops.spreads(centers, labels))
-            mine = [ops.fetch(labels, r) for r in range(2)]
+        with open_backend(Points.of(X, weights, rows), backend) as opened:
+            labels = opened.label(centers)
+            results.append(opened.spreads(centers, labels))
+            mine = [opened.fetch_labels(labels, r) for r in range(2)]
     np.testing.assert_array_equal(*results)
     for r in range(2):
         lengths = np.sqrt(canonical(X, centers[r])[np.arange(700), mine[r]]) * (1 if weights is None else weights)
@@ -162,9 +162,9 @@ def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
     squares = canonical(X, centers)
     if weighted:
         squares[weights == 0] = np.inf
-    with hold(Points.of(X, weights), backend) as ops:
-        np.testing.assert_array_equal(ops.closest(centers), squares.argmin(axis=0))
-        value, rows = ops.near(centers)
+    with open_backend(Points.of(X, weights), backend) as opened:
+        np.testing.assert_array_equal(opened.closest(centers), squares.argmin(axis=0))
+        value, rows = opened.closest_partial(centers)
         np.testing.assert_array_equal(rows, squares.argmin(axis=0))
         np.testing.assert_array_equal(value, squares.min(axis=0))
 
@@ -173,8 +173,8 @@ def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
 def test_distances_are_roots_of_the_canonical_squares(dtype, backend, pieces):
     X = np.random.default_rng(6).normal(size=(90, 3)).astype(dtype)
     centers = X[:7].astype(float) + 0.1
-    with hold(Points.of(X), backend) as ops:
-        found = ops.distances(centers)
+    with open_backend(Points.of(X), backend) as opened:
+        found = opened.distances(centers)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, np.sqrt(canonical(X, centers)).astype(dtype))
 
@@ -184,40 +184,40 @@ def test_farthest_points_are_the_first_of_equals(weighted, backend, pieces):
     X = np.random.default_rng(7).integers(0, 5, size=(100, 2)).astype(float)
     weights = np.tile([0.0, 1.0], 50) if weighted else None
     centers = np.array([[[0.0, 0], [4, 4]], [[2, 2], [0, 4]]])
-    with hold(Points.of(X, weights), backend) as ops:
-        labels = ops.label(centers)
+    with open_backend(Points.of(X, weights), backend) as opened:
+        labels = opened.label(centers)
         for r in range(2):
-            mine = ops.fetch(labels, r)
+            mine = opened.fetch_labels(labels, r)
             squares = canonical(X, centers[r])[np.arange(100), mine] * (1 if weights is None else weights > 0)
-            rows, owners = ops.farthest(centers[r], labels, r, 9)
+            rows, owners = opened.farthest(centers[r], labels, r, 9)
             np.testing.assert_array_equal(rows, np.lexsort((np.arange(100), -squares))[:9])
             np.testing.assert_array_equal(owners, mine[rows])
-            everything, _ = ops.farthest(centers[r], labels, r, 100)
+            everything, _ = opened.farthest(centers[r], labels, r, 100)
             assert len(everything) == np.count_nonzero(squares)  # who is on a centre is not far
 
 
 def test_what_is_far_as_float32_sees_it(backend):
     """Squares that round to the same float32 are equal, and 2^20 is the last that is not far."""
     X = np.array([[0.0], [1.0], [1.00000001], [2.0]])
-    with hold(Points.of(X), backend) as ops:
-        labels = ops.label(np.zeros((1, 1, 1)))
+    with open_backend(Points.of(X), backend) as opened:
+        labels = opened.label(np.zeros((1, 1, 1)))
         for scale, rows in ((22, [3, 1, 2]), (21, [3, 1, 2]), (20, [3]), (18, [])):
-            assert ops.far(np.zeros((1, 1)), labels, 0, 4, scale)["row"].tolist() == rows
-            assert ops.far(np.zeros((1, 1)), labels, 0, 2, scale)["row"].tolist() == rows[:2]
+            assert opened.farthest_partial(np.zeros((1, 1)), labels, 0, 4, scale)["row"].tolist() == rows
+            assert opened.farthest_partial(np.zeros((1, 1)), labels, 0, 2, scale)["row"].tolist() == rows[:2]
 
 
 def test_moves_are_put_where_they_belong(backend):
     X = blobs(50, 2, 3)
-    with hold(Points.of(X), backend) as ops:
-        labels = ops.label(np.stack([X[:3], X[3:6]]))
-        before = [ops.fetch(labels, r).copy() for r in range(2)]
+    with open_backend(Points.of(X), backend) as opened:
+        labels = opened.label(np.stack([X[:3], X[3:6]]))
+        before = [opened.fetch_labels(labels, r).copy() for r in range(2)]
         rows, restarts = np.array([4, 7, 7]), np.array([0, 0, 1])
         old = np.array([before[r][i] for r, i in zip(restarts, rows, strict=True)])
-        ops.put(labels, Moves(restarts, rows, old, (old + 1) % 3))
+        opened.relabel(labels, Moves(restarts, rows, old, (old + 1) % 3))
         for r in range(2):
-            changed = np.flatnonzero(ops.fetch(labels, r) != before[r])
+            changed = np.flatnonzero(opened.fetch_labels(labels, r) != before[r])
             assert changed.tolist() == rows[restarts == r].tolist()
-            assert (ops.fetch(labels, r)[changed] == (before[r][changed] + 1) % 3).all()
+            assert (opened.fetch_labels(labels, r)[changed] == (before[r][changed] + 1) % 3).all()
 
 
 def test_labels_of_points_in_a_file_are_in_files(tmp_path):
@@ -225,15 +225,15 @@ def test_labels_of_points_in_a_file_are_in_files(tmp_path):
     np.save(tmp_path / "X.npy", X)
     centers = np.stack([X[:3], X[3:6]])
     some = np.array([1, 0, 1])
-    with hold(Points.of(X), "numpy") as ops:
-        labels = ops.label(centers)
-        here = ops.take(labels, some)
+    with open_backend(Points.of(X), "numpy") as opened:
+        labels = opened.label(centers)
+        here = opened.take_labels(labels, some)
         assert here.flags.owndata
-        assert ops.blank(2).tolist() == [[-1] * 50] * 2
-    with hold(admit(chunked(tmp_path / "X.npy", chunk_bytes=160)), "numpy") as ops:
-        there = ops.label(centers)
-        taken = ops.take(there, some)
-        for array in (there, taken, ops.blank(1)):
+        assert opened.blank_labels(2).tolist() == [[-1] * 50] * 2
+    with open_backend(as_points(chunked(tmp_path / "X.npy", chunk_bytes=160)), "numpy") as opened:
+        there = opened.label(centers)
+        taken = opened.take_labels(there, some)
+        for array in (there, taken, opened.blank_labels(1)):
             assert not array.flags.owndata and array.dtype == np.int32
     np.testing.assert_array_equal(taken, here)
     np.testing.assert_array_equal(here, labels[some])
@@ -243,16 +243,16 @@ def test_labels_of_points_in_a_file_are_in_files(tmp_path):
 def test_trials_change_totals_as_their_labels_say(backend, pieces):
     """Adopting a trial changes the totals by what the trial was said to change."""
     X = blobs(70, 2, 3)
-    lot = Lot(3, 1, np.array([4, 7], np.uint64), step=2, n_trials=5, limit=2**63)
-    with hold(Points.of(X, np.arange(70.0)), backend) as ops:
-        labels = ops.label(np.stack([X[:3], X[3:6]]))
-        changes, _ = ops.trial_changes(labels, lot)
+    lot = TrialBatch(3, 1, np.array([4, 7], np.uint64), step=2, n_trials=5, limit=2**63)
+    with open_backend(Points.of(X, np.arange(70.0)), backend) as opened:
+        labels = opened.label(np.stack([X[:3], X[3:6]]))
+        changes, _ = opened.evaluate_trials_partial(labels, lot)
         for trial in range(5):
-            now = ops.label(np.stack([X[:3], X[3:6]]))
+            now = opened.label(np.stack([X[:3], X[3:6]]))
             chosen, better = np.full(2, trial), np.zeros(2, np.bool_)
-            adopted = ops.adopt(now, ops.blank(2), lot, chosen, better).totals
+            adopted = opened.apply_trial(now, opened.blank_labels(2), lot, chosen, better).totals
             np.testing.assert_array_equal(changes[:, trial], adopted)
-            assert (ops.fetch(now, 0) != ops.fetch(labels, 0)).any()
+            assert (opened.fetch_labels(now, 0) != opened.fetch_labels(labels, 0)).any()
 
 
 def test_rows_beyond_32_bits_keep_their_number():
@@ -276,16 +276,16 @@ def test_objective_is_exact(data):
     number = st.floats(-1e6, 1e6, allow_subnormal=False, width=32)
     X = np.array(data.draw(st.lists(st.lists(number, min_size=d, max_size=d), min_size=n, max_size=n)))
     centers = np.array(data.draw(st.lists(st.lists(number, min_size=d, max_size=d), min_size=k, max_size=k)))
-    with hold(Points.of(X)) as ops:
-        labels = ops.label(centers[None])
-        J = ops.objective(centers[None], labels)[0]
-        mine = ops.fetch(labels, 0)
+    with open_backend(Points.of(X)) as opened:
+        labels = opened.label(centers[None])
+        J = opened.objective(centers[None], labels)[0]
+        mine = opened.fetch_labels(labels, 0)
     exact = sum(
         (Fraction(float(x)) - Fraction(float(c))) ** 2
         for row, label in zip(X, mine, strict=True)
         for x, c in zip(row, centers[label], strict=True)
     )
-    rounding = n * 2.0 ** (Grid.around(ops.bounds.joined(centers), ops.grid.offset).cost - 85)
+    rounding = n * 2.0 ** (Grid.around(opened.bounds.joined(centers), opened.grid.offset).cost - 85)
     assert pytest.approx(float(exact), rel=1e-14, abs=rounding) == J
 
 
@@ -338,13 +338,13 @@ def test_workspace_is_bounded(backend):
     import tracemalloc
 
     X = np.random.default_rng(0).normal(size=(200_000, 4)).astype(np.float32)
-    with hold(Points.of(X), backend) as ops:
-        labels = ops.blank(1)
+    with open_backend(Points.of(X), backend) as opened:
+        labels = opened.blank_labels(1)
         centers = X[None, :500].astype(float)
-        ops.assign(centers[:, :1], labels)  # what is compiled, or grown once, is not the pass's
+        opened.assign(centers[:, :1], labels)  # what is compiled, or grown once, is not the pass's
         tracemalloc.start()
-        ops.assign(centers, labels)
-        ops.survey(centers, labels, np.full((1, 500, 0), -1), False, 1)
+        opened.assign(centers, labels)
+        opened.survey(centers, labels, np.full((1, 500, 0), -1), False, 1)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < 80e6  # N·K float32 would be 400 MB

@@ -6,14 +6,15 @@ A digest changes only where a search is meant to find something else; then it is
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 
 import numpy as np
 import pytest
 
 from gputabu import lloyd, quantized, reassignment, relocation
 from gputabu.algorithms.checkpoint import Stage
-from gputabu.backend.contract import Descended, Explored
-from gputabu.backend.numpy.backend import NumpyOps
+from gputabu.backend.loops import LloydRun, Loops, QuantizedRun
+from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.results import Stop
 
 #: Sums and products of small integers, so that no library's random normals are part of this.
@@ -112,11 +113,10 @@ def digest(found) -> str:
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("pieces", ["whole", "in pieces"])
-def test_the_bits_are_those_of_before(case, pieces, backend, monkeypatch):
+def test_the_bits_are_those_of_before(case, pieces, backend):
     search, k, options = CASES[case]
     if pieces == "in pieces":  # a few points and restarts at a time, by three threads
-        monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 200)
-        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda: 3)
+        backend = backend.tuned(piece_elements=200, threads=3)
     assert digest(search(X, k, backend=backend, **options)) == BITS[case]
 
 
@@ -126,26 +126,40 @@ def test_the_bits_of_either_precision(dtype, expected, backend):
     assert digest(found) == expected
 
 
-class Whole(NumpyOps):
+class WholeLoops(Loops):
     """Runs whole searches when it is asked to, as compiled backends do; pass by pass, so that NumPy can."""
 
-    refines = False
+    def __init__(self, backend, refines):
+        self.backend, self.refines = backend, refines
+        self.plain = NumpyBackend(backend.points)
 
-    def explore(self, means, orders):
-        plan = quantized.Plan(orders.max_iter, orders.patience, SCOPES[orders.shared], 1, max(orders.target, 0.0))
-        best, stops, trace = quantized.explore(self, means, plan, orders.watch, Stage())
-        centers = lloyd.descend(NumpyOps(self.points), self.rows(best), orders.rounds).centers if self.refines else None
+    def quantized(self, means, settings):
+        scope = SCOPES[settings.shared]
+        plan = quantized.Plan(settings.max_iter, settings.patience, scope, 1, max(settings.target, 0.0))
+        best, stops, trace = quantized.explore(self.plain, means, plan, settings.monitor, Stage())
         stops = [None if stop is Stop.MAX_TIME else stop for stop in stops]
-        return Explored(np.zeros(len(best)), best, stops, trace.current, trace.best, trace.means, centers)
+        centers = lloyd.descend(self.plain, self.plain.rows(best), settings.rounds).centers if self.refines else None
+        return QuantizedRun(best, stops, trace.current, trace.best, trace.means, centers)
 
-    def descend(self, centers, orders):
-        tol = orders.allowed and orders.allowed * float(self.points.total_weight) * self.points.d / self.scatter
-        found = lloyd.descend(NumpyOps(self.points), centers, orders.max_iter, tol, orders.watch, orders.traced)
+    def lloyd(self, centers, settings):
+        points, scatter = self.plain.points, self.plain.scatter
+        tol = settings.allowed and settings.allowed * float(points.total_weight) * points.d / scatter
+        found = lloyd.descend(self.plain, centers, settings.max_iter, tol, settings.monitor, settings.traced)
         stops = [None if stop is Stop.MAX_TIME else stop for stop in found.stop]
-        return Descended(found.centers, stops, found.trace.current, found.trace.moves)
+        return LloydRun(found.centers, stops, found.trace.current, found.trace.moves)
 
-    def roam(self, centers, orders):
-        return relocation.roam(NumpyOps(self.points), centers, orders, Stage())
+    def relocation(self, centers, settings):
+        return relocation.run_relocation(self.plain, centers, settings, settings.monitor, Stage())
+
+
+class Whole(NumpyBackend):
+    def __init__(self, points, refines=False):
+        super().__init__(points)
+        self.refines = refines
+
+    @property
+    def loops(self):
+        return WholeLoops(self, self.refines)
 
 
 SCOPES = {False: "cluster", True: "global"}
@@ -153,20 +167,17 @@ SCOPES = {False: "cluster", True: "global"}
 
 @pytest.mark.parametrize("case", [case for case in CASES if CASES[case][0] is not reassignment.search])
 @pytest.mark.parametrize("refines", [False, True])
-def test_the_bits_of_a_backend_that_runs_whole_searches(case, refines, monkeypatch):
+def test_the_bits_of_a_backend_that_runs_whole_searches(case, refines):
     search, k, options = CASES[case]
-    for module in (lloyd, quantized, relocation):
-        monkeypatch.setattr(module, "hold", lambda points, *_: Whole(points))
-    monkeypatch.setattr(Whole, "refines", refines)
+    options = options | {"backend": partial(Whole, refines=refines)}
     assert digest(search(X, k, **options)) == BITS[case]
     if search is not lloyd.run:
         assert search(X, k, **options | {"max_time": 0.0}).stop is Stop.MAX_TIME
 
 
-def test_a_backend_that_runs_whole_searches_is_given_no_target_where_there_is_none(monkeypatch):
+def test_a_backend_that_runs_whole_searches_is_given_no_target_where_there_is_none():
     """J of small numbers is below 1 from the start."""
     plain = quantized.search(X / 1e4, 4, max_iter=12, patience=12)
-    monkeypatch.setattr(quantized, "hold", lambda points, *_: Whole(points))
-    found = quantized.search(X / 1e4, 4, max_iter=12, patience=12)
+    found = quantized.search(X / 1e4, 4, max_iter=12, patience=12, backend=Whole)
     assert 0 < plain.trace.current[0, 0] < 1 and plain.stop is Stop.MAX_ITER
     assert digest(found) == digest(plain)

@@ -25,7 +25,7 @@ from gputabu.algorithms import checkpoint as checkpoints
 from gputabu.algorithms import restarts as runs
 from gputabu.algorithms import tabu_list as tabu
 from gputabu.algorithms.checkpoint import Checkpoint
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 
 ROW = "Fit continued from a checkpoint"
 
@@ -254,11 +254,11 @@ def test_other_points_are_said(tmp_path):
 
 def test_the_print_of_points_is_the_same_for_all(backend):
     """For any chunks, weights of one or none, and every backend."""
-    with hold(Points.of(X), "numpy") as ops:
-        expected = runs.fingerprint(ops)
+    with open_backend(Points.of(X), "numpy") as opened:
+        expected = runs.fingerprint(opened)
     for rows in (1, 7, 40):
-        with hold(Points.of(X, None, rows), backend) as ops:
-            assert runs.fingerprint(ops) == expected
+        with open_backend(Points.of(X, None, rows), backend) as opened:
+            assert runs.fingerprint(opened) == expected
 
 
 @pytest.fixture(scope="module")

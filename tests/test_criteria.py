@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 from conftest import blobs
-from gputabu.selection.select_k.criteria import Fit, Silhouette
 from scipy.stats import multivariate_normal
 from sklearn import metrics
 
 from gputabu import lloyd, select_k
-from gputabu.selection.select_k import criteria
+from gputabu.selection import criteria
+from gputabu.selection.criteria import Fit, Silhouette
 
 
 def fit_of(X, labels, weights=None) -> Fit:

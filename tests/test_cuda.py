@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import KMeans, TabuKMeans, lloyd, quantized
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.data.points import Points
 
 pytestmark = pytest.mark.gpu
@@ -175,9 +175,9 @@ def test_points_that_do_not_fit_are_streamed(knobs, weighted):
     options = {"weights": weights, "restarts": 2, "max_iter": 4, "patience": 4}
     whole = quantized.search(X, 5, backend="numpy", **options)
     knobs.settings.memory = 1_100_000 if weighted else 900_000
-    with hold(Points.of(X, weights), "cuda") as ops:
-        assert ops.chunks.resident is None
-        assert 2 * ops.chunks.buffers[0].rows < len(X)
+    with open_backend(Points.of(X, weights), "cuda") as opened:
+        assert opened.chunks.resident is None
+        assert 2 * opened.chunks.buffers[0].rows < len(X)
     same(quantized.search(X, 5, backend="cuda", **options), whole)
     same(lloyd.run(X, 5, weights=weights, backend="cuda"), lloyd.run(X, 5, weights=weights, backend="numpy"))
 
@@ -237,7 +237,7 @@ def test_device_arrays_in_and_out(model, dtype, iris):
 def test_arrays_of_other_libraries_are_not_copied(iris):
     import cupy
 
-    from gputabu.backend import admit
+    from gputabu.backend import as_points
 
     there = cupy.asarray(iris)
 
@@ -252,16 +252,16 @@ def test_arrays_of_other_libraries_are_not_copied(iris):
             return there.__dlpack_device__()
 
     for foreign in (Interface(), Capsule()):
-        points = admit(foreign)
+        points = as_points(foreign)
         assert points.chunks[0].data.ptr == there.data.ptr
         found = quantized.search(foreign, 3, max_iter=20)
         np.testing.assert_array_equal(
             found.labels.get(), quantized.search(iris, 3, max_iter=20, backend="numpy").labels
         )
     strided = cupy.asarray(np.repeat(iris, 2, axis=1))[:, ::2]
-    assert admit(strided).chunks[0].flags.c_contiguous
+    assert as_points(strided).chunks[0].flags.c_contiguous
     for narrow, wide in ((np.float16, np.float32), (np.int16, np.float64)):
-        assert admit(cupy.asarray(iris.astype(narrow))).dtype == wide
+        assert as_points(cupy.asarray(iris.astype(narrow))).dtype == wide
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e120])
@@ -301,12 +301,12 @@ def test_rows_beyond_31_bits(knobs):
     # Labels of restart 1 begin past 2^31 when a row of labels is that long.
     labels = cupy.empty((2, n), np.int32)
     labels[:, n - 512 :] = -1
-    with hold(Points((tail,)), "cuda") as ops, ops.device, ops.stream:
+    with open_backend(Points((tail,)), "cuda") as opened, opened.device, opened.stream:
         centers = np.array([[[0.0], [2.5]], [[0.9], [5.0]]])
         where = cupy.asarray(centers)
-        fast = ops.empty_fast(2, 2)
+        fast = opened.empty_fast(2, 2)
         origin = cupy.zeros(1, np.float64)
-        unit, *trust = ops.trust(np.zeros(1), centers)
+        unit, *trust = opened.trust(np.zeros(1), centers)
         launch("step.cu", "ready", np.dtype(np.float32), (2,), 32, (where, *fast, origin, 2, 1, unit, *trust))
         changed = cupy.zeros(2, np.int64)
         launch(

@@ -261,7 +261,7 @@ def test_messages_do_not_grow_with_the_points(client, monkeypatch):
 
 
 def test_a_message_that_comes_again_is_not_done_again():
-    part = held.Held(0, [np.arange(4.0)[:, None]], None)
+    part = held.WorkerShard(0, [np.arange(4.0)[:, None]], None)
     ask = lambda serial, *message: pickle.loads(part.perform(serial, pickle.dumps((*message, []))))  # noqa: E731
     ask(1, "start", ("numpy", False))
     kept = ask(2, "blank", (1,))
@@ -270,7 +270,7 @@ def test_a_message_that_comes_again_is_not_done_again():
     np.testing.assert_array_equal(ask(3, "assign", (centers, kept)).totals, first.totals)
     assert first.changed == [4] and ask(4, "assign", (centers, kept)).changed == [0]
     with pytest.raises(WorkerLost, match="not here"):
-        held.Held(0, [np.ones((1, 1))], None).perform(5, b"")
+        held.WorkerShard(0, [np.ones((1, 1))], None).perform(5, b"")
     with pytest.raises(pickle.PicklingError, match="stays on its worker"):
         pickle.dumps(part)
 

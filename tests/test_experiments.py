@@ -13,15 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from gputabu.cli.reproduce.command.paper import TABLES
-from gputabu.cli.reproduce.command.verdicts import Sample, judge
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from typer.testing import CliRunner
 
 from gputabu import cli, datasets, lloyd, quantized, reassignment
 from gputabu.cli.output import markup
-from gputabu.cli.reproduce.command import experiments
+from gputabu.cli.reproduce import experiments
 from gputabu.cli.reproduce.command import records as outcomes
+from gputabu.cli.reproduce.paper import TABLES
+from gputabu.cli.reproduce.verdicts import Sample, judge
 from gputabu.core.results import Stop
 
 pytest.importorskip("tqdm")

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 import tally
 from conftest import GPU, blobs, same
-from gputabu.cli.reproduce.command.records import Results, Settings
 from sklearn.base import clone
 from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import gputabu
 from gputabu import KMeans, TabuKMeans, cli, lloyd, plotting, quantized, relocation
+from gputabu.cli.reproduce.records import Results, Settings
 from gputabu.core.results import Stop
 
 hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="plans failures that only hostcuda can")

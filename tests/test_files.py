@@ -16,7 +16,7 @@ import pytest
 from gputabu.core.atomic_files import replace_text, replacing
 from gputabu.data.delimited import Style
 from gputabu.data.files import read
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Selection
 
 X = np.array([[1.0, -2.5], [3e-3, 4.0]])
@@ -52,7 +52,7 @@ def test_npy(dtype, order, tmp_path):
     table = read(saved(tmp_path / "points.npy", array))
     assert isinstance(table.values, np.memmap) and table.values.dtype == array.dtype
     np.testing.assert_array_equal(table.values, array)
-    points = Recipe.of(table).points(table)
+    points = Preprocessing.of(table).points(table)
     assert points.dtype == (np.float32 if "f" in dtype and dtype != ">f8" else np.float64) and points.dtype.isnative
     assert read(tmp_path / "points.npy", Selection("2", "1")).ids == array[:, 0].tolist()
     np.testing.assert_array_equal(read(tmp_path / "points.npy", Selection("2", "1")).values, array[:, 1:])
@@ -60,7 +60,7 @@ def test_npy(dtype, order, tmp_path):
 
 def test_a_map_is_not_copied(tmp_path):
     table = read(saved(tmp_path / "points.npy", X))
-    assert np.shares_memory(Recipe.of(table).points(table), table.values)
+    assert np.shares_memory(Preprocessing.of(table).points(table), table.values)
 
 
 def test_npz(tmp_path):

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from gputabu import KMeans, TabuKMeans, lloyd, plotting, quantized, select_k
-from gputabu.backend import admit
+from gputabu.backend import as_points
 
 X = blobs(60, 3, 4)
 WHOLE = np.rint(X * 4)
@@ -55,7 +55,7 @@ def test_integers_that_float64_cannot_hold_are_said():
 
 
 def test_values_in_one_piece_are_not_copied():
-    (chunk,) = admit(pd.DataFrame(X, copy=False)).chunks
+    (chunk,) = as_points(pd.DataFrame(X, copy=False)).chunks
     assert np.shares_memory(chunk, X)
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
 from gputabu.algorithms import hartigan
-from gputabu.algorithms.monitor import Watch
-from gputabu.backend import hold
+from gputabu.algorithms.monitor import Monitor
+from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.constants import NOISE
 
 
@@ -43,13 +43,13 @@ def draw_problem(data, most: int = 40):
 
 def improved(X, weights, centers, backend, whole=True, **options):
     """What `improve` finds, J before and after, and the labels after."""
-    with hold(Points.of(X, weights), backend) as ops:
+    with open_backend(Points.of(X, weights), backend) as opened:
         if not whole:
-            ops.improve = lambda *_: None
-        found = hartigan.improve(ops, centers, **options)
-        labels = ops.label(found.centers)
-        costs = [ops.objective(where, ops.label(where)) for where in (centers, found.centers)]
-        return found, *costs, [ops.fetch(labels, r) for r in range(len(centers))]
+            opened.loops.hartigan = lambda *_: None
+        found = hartigan.improve(opened, centers, **options)
+        labels = opened.label(found.centers)
+        costs = [opened.objective(where, opened.label(where)) for where in (centers, found.centers)]
+        return found, *costs, [opened.fetch_labels(labels, r) for r in range(len(centers))]
 
 
 def gains(X, weights, labels, k: int) -> dict[tuple[int, int], Fraction]:
@@ -183,8 +183,8 @@ def test_weights_are_repetitions_that_move_together(backend):
     X = blobs(60, 2, 4, seed=7)
     weights = np.random.default_rng(0).integers(1, 4, len(X))
     heavy, _, J, _ = improved(X, weights, X[None, :5], backend)
-    with hold(Points.of(np.repeat(X, weights, axis=0)), backend) as ops:
-        assert ops.objective(heavy.centers, ops.label(heavy.centers))[0] == pytest.approx(J[0], rel=1e-13)
+    with open_backend(Points.of(np.repeat(X, weights, axis=0)), backend) as opened:
+        assert opened.objective(heavy.centers, opened.label(heavy.centers))[0] == pytest.approx(J[0], rel=1e-13)
     _, _, less, _ = improved(np.repeat(X, weights, axis=0), None, heavy.centers, backend)
     assert less[0] <= J[0] * (1 + NOISE)
 
@@ -239,9 +239,9 @@ def test_nothing_to_do_twice(iris, backend):
 @pytest.mark.parametrize("whole", [True, False])
 def test_interrupts_and_budget(whole, backend):
     X = np.random.default_rng(0).normal(size=(400, 2))
-    watch = Watch()
-    watch.interrupts.asked = True
-    asked, before, after, _ = improved(X, None, X[None, :12], backend, whole, watch=watch)
+    monitor = Monitor()
+    monitor.interrupts.asked = True
+    asked, before, after, _ = improved(X, None, X[None, :12], backend, whole, monitor=monitor)
     once, *_ = improved(X, None, X[None, :12], backend, whole, max_rounds=1)
     full, _, least, _ = improved(X, None, X[None, :12], backend, whole)
     assert 0 < asked.moves[0] < full.moves[0]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import blobs
-from gputabu.selection.select_k.sweep import Ladder, Plan
 
-from gputabu.algorithms.monitor import Watch
-from gputabu.backend import hold
+from gputabu.algorithms.monitor import Monitor
+from gputabu.backend import open_backend
 from gputabu.data.points import Points
+from gputabu.selection.sweep import Plan, Sweep
 
 #: Pairs of points at the ends of two lines.
 PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 0], [110, 1]])
@@ -17,8 +17,8 @@ PAIRS = np.array([[0.0, 0], [0, 1], [10, 0], [10, 1], [100, 0], [100, 1], [110, 
 
 @pytest.fixture
 def pairs():
-    with hold(Points.of(PAIRS)) as ops:
-        yield Ladder(ops, Plan([3, 4, 5], "k-means", 1, 0), Watch())
+    with open_backend(Points.of(PAIRS)) as opened:
+        yield Sweep(opened, Plan([3, 4, 5], "k-means", 1, 0), Monitor())
 
 
 def test_merging_from_above(pairs):
@@ -33,7 +33,7 @@ def test_merging_from_above(pairs):
 
 def test_no_pass_where_merging_leads_nowhere(pairs, monkeypatch):
     pairs.climb()
-    monkeypatch.setattr(Ladder, "reach", lambda *_: pytest.fail("nothing to gain"))
+    monkeypatch.setattr(Sweep, "reach", lambda *_: pytest.fail("nothing to gain"))
     for i in (1, 0):
         pairs.merge(i)
     for i in (1, 2):
@@ -52,8 +52,8 @@ def test_splitting_from_below(pairs):
 def test_restarts_are_as_alone():
     """The fresh starts of a K are those of K-Means++ at that K."""
     X = blobs(200, 2, 6, seed=1)
-    with hold(Points.of(X)) as ops:
-        few, many = (Ladder(ops, Plan([4, 6], "k-means", r, 7), Watch()) for r in (1, 3))
+    with open_backend(Points.of(X)) as opened:
+        few, many = (Sweep(opened, Plan([4, 6], "k-means", r, 7), Monitor()) for r in (1, 3))
         np.testing.assert_array_equal(many.starts(4)[:1], few.starts(4))
         for each in (few, many):
             each.rungs = [few.reach(few.starts(4))]

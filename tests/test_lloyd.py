@@ -8,8 +8,8 @@ import sklearn.cluster
 from conftest import blobs, same
 
 from gputabu import Points, Stop, lloyd
-from gputabu.backend import hold
-from gputabu.backend.contract import Descended
+from gputabu.backend import open_backend
+from gputabu.backend.loops import LloydRun
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 
@@ -82,11 +82,11 @@ def test_points_are_given_to_the_empty_clusters_of_every_restart(backend):
     """The first restart has none; the second gives its farthest point, 9, to the last cluster."""
     X = np.array([[0.0], [1.0], [5.0], [9.0]])
     centers = np.array([[[0.0], [5.0], [9.0]], [[0.0], [5.0], [99.0]]])
-    with hold(Points.of(X), backend) as ops:
-        labels = ops.blank(2)
-        totals = ops.assign(centers, labels).totals
-        given = lloyd.relocate(ops, centers, labels, totals)
-        means = ops.grid.centroids(given, centers)
+    with open_backend(Points.of(X), backend) as opened:
+        labels = opened.blank_labels(2)
+        totals = opened.assign(centers, labels).totals
+        given = lloyd.relocate(opened, centers, labels, totals)
+        means = opened.grid.centroids(given, centers)
     assert means[:, :, 0].tolist() == [[0.5, 5.0, 9.0], [0.5, 5.0, 9.0]]
     np.testing.assert_array_equal(given[0], totals[0])
 
@@ -149,6 +149,6 @@ def test_far_from_the_origin(backend):
 def test_trace_of_a_backend_that_descends_by_itself():
     current = np.array([[9.0, 7, 8, np.nan], [5, 5, 4, 3]])
     moves = np.array([[2, 1, -1], [3, 2, 1]])
-    trace = lloyd._trace(Descended(np.zeros((2, 1, 1)), [Stop.CONVERGED] * 2, current, moves))
+    trace = lloyd._trace(LloydRun(np.zeros((2, 1, 1)), [Stop.CONVERGED] * 2, current, moves))
     np.testing.assert_array_equal(trace.best, [[9, 7, 7, np.nan], [5, 5, 4, 3]])
     assert trace.current is current and trace.moves is moves

@@ -12,11 +12,11 @@ from conftest import blobs, same
 from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized
 
 kernels = pytest.importorskip("gputabu.backend.numba.kernels", exc_type=ImportError)
-from gputabu.algorithms.monitor import Watch  # noqa: E402
+from gputabu.algorithms.monitor import Monitor  # noqa: E402
 from gputabu.backend.numba import backend as numba_ops  # noqa: E402
 from gputabu.backend.numba import restarts as numba_restarts
-from gputabu.backend.numba.backend import NumbaOps  # noqa: E402
-from gputabu.backend.numpy.backend import NumpyOps  # noqa: E402
+from gputabu.backend.numba.backend import NumbaBackend  # noqa: E402
+from gputabu.backend.numpy.backend import NumpyBackend  # noqa: E402
 
 pytestmark = pytest.mark.numba
 
@@ -32,13 +32,13 @@ def test_passes_equal_numpy_for_any_threads(threads, n, d, k, monkeypatch):
     centers = X[None, :k].astype(float)
     tabu = np.arange(k).reshape(1, k, 1)
     found = []
-    for ops in (NumbaOps(points, threads), NumpyOps(points)):
-        with ops:
-            labels = ops.blank(1)
-            change = ops.assign(centers, labels)
-            seen = ops.survey(centers, labels, tabu, False, 2)
+    for opened in (NumbaBackend(points, threads), NumpyBackend(points)):
+        with opened:
+            labels = opened.blank_labels(1)
+            change = opened.assign(centers, labels)
+            seen = opened.survey(centers, labels, tabu, False, 2)
             found.append(
-                (labels, change.totals, change.changed, seen.cost, seen.index, seen.inside, ops.label(centers))
+                (labels, change.totals, change.changed, seen.cost, seen.index, seen.inside, opened.label(centers))
             )
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -52,7 +52,7 @@ def test_what_float32_cannot_tell_is_decided_canonically(far, monkeypatch):
     X = np.stack([1.5 + steps, 3.0 - steps], axis=1)
     X = np.concatenate([X, [[1.0, 3.0], [2.0, 3.0], [1.5, 2.5], [far, far]]])
     centers = np.array([[[1.0, 3.0], [2.0, 3.0], [1.5, 2.5], [1.5, 3.5], [far, far]]])
-    with NumbaOps(Points.of(X)) as ours, NumpyOps(Points.of(X)) as theirs:
+    with NumbaBackend(Points.of(X)) as ours, NumpyBackend(Points.of(X)) as theirs:
         np.testing.assert_array_equal(ours.label(centers), theirs.label(centers))
         labels = ours.blank(1), theirs.blank(1)
         ours.assign(centers, labels[0])
@@ -95,10 +95,10 @@ def test_a_restart_goes_on_where_a_slice_ended(iris, monkeypatch):
 
 
 def test_once_interrupted_every_restart_has_a_first_result(iris):
-    with NumbaOps(Points.of(iris)) as ops:
+    with NumbaBackend(Points.of(iris)) as opened:
         means = np.array([[0, 60, 120], [1, 2, 3]])
-        orders = numba_restarts.Orders(50, 20, -1.0, False, 1, Watch(max_time=0))
-        found = numba_restarts.explore(ops, means, orders)
+        orders = numba_restarts.QuantizedSettings(50, 20, -1.0, False, 1, Monitor(max_time=0))
+        found = numba_restarts.explore(opened, means, orders)
     assert found is not None
     np.testing.assert_array_equal(found.means, means)
     assert found.current.shape == (2, 1)
@@ -108,10 +108,10 @@ def test_once_interrupted_every_restart_has_a_first_result(iris):
 def test_threads_follow_omp_and_numba(monkeypatch):
     points = Points.of([[1.0], [2.0], [3.0]])
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert NumbaOps(points).workers.threads == 1
+    assert NumbaBackend(points).workers.threads == 1
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(numba_ops.config, "NUMBA_NUM_THREADS", 1)
-    assert NumbaOps(points).workers.threads == 1
+    assert NumbaBackend(points).workers.threads == 1
 
 
 def fit_in_child(queue):

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from gputabu import Points, lloyd
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import COORDINATE, Grid
 
 
@@ -35,12 +35,12 @@ def canonical(X: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 def labelled(X: np.ndarray, centers: np.ndarray, backend: str) -> list[np.ndarray]:
     """The labels by centers (K, d), by each pass that finds them."""
-    with hold(Points.of(X), backend) as ops:
-        found = [ops.label(centers[None]), ops.blank(1)]
-        ops.assign(centers[None], found[1])
+    with open_backend(Points.of(X), backend) as opened:
+        found = [opened.label(centers[None]), opened.blank_labels(1)]
+        opened.assign(centers[None], found[1])
         if len(centers) > 1:
-            found.append(ops.pairs(centers[None]).first)
-        return [ops.fetch(labels, 0) for labels in found]
+            found.append(opened.nearest_two(centers[None]).first)
+        return [opened.fetch_labels(labels, 0) for labels in found]
 
 
 def check_labels(X: np.ndarray, centers: np.ndarray, backend: str) -> int:
@@ -170,13 +170,13 @@ def test_J_and_centroids_in_rational_arithmetic(backend):
     def once(drawn):
         X, weights, labels = drawn
         n, d = X.shape
-        with hold(Points.of(X, weights), backend) as ops:
-            bounds, grid = ops.bounds, ops.grid
-            centers = ops.rows(np.array([[0, n // 2, n - 1]]))
-            mine = ops.label(centers)
-            totals = ops.assign(centers, ops.blank(1)).totals
-            J, means = ops.objective(centers, mine)[0], grid.centroids(totals, centers)[0]
-            labels = ops.fetch(mine, 0)
+        with open_backend(Points.of(X, weights), backend) as opened:
+            bounds, grid = opened.bounds, opened.grid
+            centers = opened.rows(np.array([[0, n // 2, n - 1]]))
+            mine = opened.label(centers)
+            totals = opened.assign(centers, opened.blank_labels(1)).totals
+            J, means = opened.objective(centers, mine)[0], grid.centroids(totals, centers)[0]
+            labels = opened.fetch_labels(mine, 0)
         heavy = [Fraction(float(w)) for w in (np.ones(n) if weights is None else weights)]
         points, at = oracle.exact(X), oracle.exact(centers[0])
         exact = sum(w * oracle.sqdist(x, at[label]) for x, w, label in zip(points, heavy, labels, strict=True))
@@ -203,9 +203,9 @@ def test_J_of_many_points_is_good_to_the_last_digits(dtype, offset, backend):
     X = (blobs(n, 3, 4, seed=1) + offset).astype(dtype)
     weights = np.random.default_rng(2).random(n)
     centers = X[:4].astype(float)
-    with hold(Points.of(X, weights), backend) as ops:
-        labels = ops.label(centers[None])
-        J, mine = ops.objective(centers[None], labels)[0], ops.fetch(labels, 0)
+    with open_backend(Points.of(X, weights), backend) as opened:
+        labels = opened.label(centers[None])
+        J, mine = opened.objective(centers[None], labels)[0], opened.fetch_labels(labels, 0)
     away = X.astype(np.longdouble) - centers[mine].astype(np.longdouble)
     terms = weights.astype(np.longdouble) * (away**2).sum(axis=1)
     high = terms.astype(float)

@@ -8,12 +8,12 @@ import re
 import numpy as np
 import pytest
 from browser import WIDTHS, Outline
-from gputabu.cli.reproduce.command.paper import TABLES
-from gputabu.cli.reproduce.command.records import Experiment, Outcome, Results, Settings
 
 from gputabu import datasets, quantized
 from gputabu.cli.output import markup
-from gputabu.cli.reproduce.command import paper_report as page
+from gputabu.cli.reproduce import paper_report as page
+from gputabu.cli.reproduce.paper import TABLES
+from gputabu.cli.reproduce.records import Experiment, Outcome, Results, Settings
 from gputabu.core.results import Clustering
 
 pytest.importorskip("matplotlib")

@@ -10,8 +10,8 @@ from conftest import GPU, blobs, same
 
 import gputabu.backend
 from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized, reassignment, relocation, select_k
-from gputabu.backend import hold
-from gputabu.backend.sharded import PartedOps
+from gputabu.backend import open_backend
+from gputabu.backend.sharded import ShardedBackend
 
 #: Rows at which 400 points are cut: even, uneven with parts smaller than K, one row each at the ends.
 CUTS = {"even": (200,), "uneven": (3, 5, 320), "ends": (1, 399)}
@@ -37,13 +37,13 @@ def data(dtype, weighted):
 @pytest.fixture
 def cut(monkeypatch):
     """A function that makes every backend hold the points in parts, cut at these rows."""
-    whole = gputabu.backend.hold
+    whole = gputabu.backend.open_backend
 
     def at(*rows):
         def parted(points, name="auto", device=None):
             edges = [0, *rows, points.n]
             parts = [whole(points.part(a, b), name, device) for a, b in pairwise(edges)]
-            return PartedOps(points, parts)
+            return ShardedBackend(points, parts)
 
         for module in (
             quantized,
@@ -101,9 +101,9 @@ def test_an_error_in_a_part_is_raised(cut, iris):
         def box(self):
             raise OSError("gone")
 
-    rest = hold(Points.of(iris[5:]), "numpy")
-    with PartedOps(Points.of(iris), [Broken(), rest]) as ops, pytest.raises(OSError, match="gone"):
-        ops.bounds  # noqa: B018
+    rest = open_backend(Points.of(iris[5:]), "numpy")
+    with ShardedBackend(Points.of(iris), [Broken(), rest]) as opened, pytest.raises(OSError, match="gone"):
+        opened.bounds  # noqa: B018
 
 
 hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="only hostcuda has as many devices as one likes")
@@ -129,12 +129,12 @@ def test_two_devices(method, devices):
 @hostcuda
 @pytest.mark.gpu
 def test_devices_hold_their_own_rows_only(devices, iris):
-    with hold(Points.of(iris), "cuda", "all") as ops:
-        assert [part.device.id for part in ops.parts] == [0, 1]
-        labels = ops.blank(2)
-        ops.assign(ops.rows(np.array([[0, 60, 120]] * 2)), labels)
+    with open_backend(Points.of(iris), "cuda", "all") as opened:
+        assert [part.device.id for part in opened.parts] == [0, 1]
+        labels = opened.blank_labels(2)
+        opened.assign(opened.rows(np.array([[0, 60, 120]] * 2)), labels)
         assert [(own.device.id, own.shape) for own in labels] == [(0, (2, 75)), (1, (2, 75))]
-        held = [chunk.X for part in ops.parts for chunk in part.chunks.resident]
+        held = [chunk.X for part in opened.parts for chunk in part.chunks.resident]
         assert [(X.device.id, X.shape) for X in held] == [(0, (75, 4)), (1, (75, 4))]
 
 

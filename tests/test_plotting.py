@@ -10,7 +10,7 @@ from PIL import Image
 from sklearn import cluster, metrics
 
 from gputabu import KMeans, Points, TabuKMeans, Trace, plotting, quantized, select_k
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.plotting import clusters as partition
 from gputabu.plotting import frames as footage
 from gputabu.plotting import style
@@ -273,12 +273,12 @@ def test_the_means_tell_the_tabu_list(scope):
     released = 0
     for start in range(10):
         means = [rng.choice(14, 4, replace=False)]
-        with hold(Points.of(X), "numpy") as ops:
-            state = quantized.begin(ops, means[0][None], plan)
+        with open_backend(Points.of(X), "numpy") as opened:
+            state = quantized.begin(opened, means[0][None], plan)
             held = [np.unique(state.memory.rows)]
             for _ in range(40):
                 rows = state.memory.rows[0].copy()
-                state = quantized.step(ops, state, plan)
+                state = quantized.step(opened, state, plan)
                 released += (rows == state.means[0][:, None]).any()
                 means.append(state.means[0])
                 held.append(np.unique(state.memory.rows[state.memory.rows >= 0]))

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import Points
-from gputabu.backend import hold
-from gputabu.backend.arithmetic.fixed_point import LIMB, Bounds, Totals, from_limbs, limbs
+from gputabu.backend import open_backend
+from gputabu.backend.arithmetic.constants import LIMB
+from gputabu.backend.arithmetic.fixed_point import Bounds, Totals, from_limbs, limbs
 from gputabu.data.points import exponent
 
 X = np.arange(20.0).reshape(10, 2)
@@ -118,11 +119,11 @@ def test_sums_of_limbs_are_the_sums_of_the_terms():
 def test_points_of_weight_zero_are_outside_the_bounds(backend):
     far = np.array([[0.0, 1.0], [2.0, 3.0], [9e9, -9e9]])
     for rows in (1, 3):
-        with hold(Points.of(far, [1.0, 0.25, 0.0], rows), backend) as ops:
-            assert ops.bounds.low.tolist() == [0.0, 1.0]
-            assert ops.bounds.high.tolist() == [2.0, 3.0]
-            assert ops.bounds.weight == 1.0
-            np.testing.assert_allclose(ops.grid.offset, [0.4, 1.4], rtol=1e-14)
+        with open_backend(Points.of(far, [1.0, 0.25, 0.0], rows), backend) as opened:
+            assert opened.bounds.low.tolist() == [0.0, 1.0]
+            assert opened.bounds.high.tolist() == [2.0, 3.0]
+            assert opened.bounds.weight == 1.0
+            np.testing.assert_allclose(opened.grid.offset, [0.4, 1.4], rtol=1e-14)
 
 
 def test_bounds_join():
@@ -134,10 +135,10 @@ def test_bounds_join():
 
 
 def totals(points: Points, centers: np.ndarray, backend: str) -> tuple[np.ndarray, np.ndarray]:
-    with hold(points, backend) as ops:
-        labels = ops.blank(1)
-        sums = ops.assign(centers[None], labels).totals
-        return sums, ops.grid.offset
+    with open_backend(points, backend) as opened:
+        labels = opened.blank_labels(1)
+        sums = opened.assign(centers[None], labels).totals
+        return sums, opened.grid.offset
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

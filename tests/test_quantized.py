@@ -11,7 +11,7 @@ from conftest import blobs, same
 from threadpoolctl import threadpool_limits
 
 from gputabu import Points, Stop, lloyd, quantized
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 
 SQUARE = np.array([[0.0, 0.0], [0.0, 1.0], [10.0, 0.0], [10.0, 1.0]])
 GRID = np.array([[x, y] for x in range(6) for y in range(5)], dtype=float)  # nothing but ties
@@ -95,10 +95,10 @@ def test_equals_the_plain_search(X, start, scope, m, backend):
 @pytest.mark.parametrize("scope", quantized.SCOPES)
 def test_a_search_goes_on_in_its_scope(scope):
     plan, means = quantized.Plan(scope=scope), np.array([[0, 3]])
-    with hold(Points.of(LINE), "numpy") as ops:
-        state = quantized.begin(ops, means, plan)
+    with open_backend(Points.of(LINE), "numpy") as opened:
+        state = quantized.begin(opened, means, plan)
         best = {"cost": state.best.cost, "best": means, "stale": state.best.stale}
-        again = quantized.resume(ops, {"means": means, "tabu": state.memory.rows, **best}, plan)
+        again = quantized.resume(opened, {"means": means, "tabu": state.memory.rows, **best}, plan)
     assert again.memory.shared == state.memory.shared == (scope == "global")
 
 

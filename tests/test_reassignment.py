@@ -15,9 +15,9 @@ from test_cuda import draw_problem
 
 from gputabu import Points, Stop, TabuSearchClustering, lloyd, reassignment
 from gputabu.algorithms.reassignment import Plan
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import Totals
-from gputabu.backend.contract import Lot
+from gputabu.backend.contract import TrialBatch
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
 
@@ -36,15 +36,15 @@ def test_four_points_by_hand(backend):
 
 def path_of(points, k, plan, seed, restart, backend, start=None):
     """Labelling, J and J_b after every iteration of one restart."""
-    with hold(points, backend) as ops:
-        lot = Lot(k, seed, np.array([restart], np.uint64), 0, 1, 0, None if start is None else np.int32(start))
-        state = reassignment.begin(ops, lot, plan)
-        seen = [(ops.fetch(state.labels, 0).tolist(), state.cost[0], state.best_cost[0])]
+    with open_backend(points, backend) as opened:
+        lot = TrialBatch(k, seed, np.array([restart], np.uint64), 0, 1, 0, None if start is None else np.int32(start))
+        state = reassignment.begin(opened, lot, plan)
+        seen = [(opened.fetch_labels(state.labels, 0).tolist(), state.cost[0], state.best_cost[0])]
         for iteration in range(1, plan.max_iter + 1):
-            lot = Lot(k, seed, lot.restarts, iteration, plan.n_trials, plan.limit)
-            state = reassignment.step(ops, state, lot)
-            seen.append((ops.fetch(state.labels, 0).tolist(), state.cost[0], state.best_cost[0]))
-        return [list(column) for column in zip(*seen, strict=True)], ops.fetch(state.best_labels, 0).tolist()
+            lot = TrialBatch(k, seed, lot.restarts, iteration, plan.n_trials, plan.limit)
+            state = reassignment.step(opened, state, lot)
+            seen.append((opened.fetch_labels(state.labels, 0).tolist(), state.cost[0], state.best_cost[0]))
+        return [list(column) for column in zip(*seen, strict=True)], opened.fetch_labels(state.best_labels, 0).tolist()
 
 
 def check_against_oracle(X, k, backend, *, weights=None, start=None, chunk_rows=None, seed=0, restart=0, **options):
@@ -137,43 +137,45 @@ def test_trials_are_what_adopting_them_gives(n, weighted, dtype, backend):
     X = (5 + rng.normal(size=(n, 3))).astype(dtype)
     weights = rng.random(n) * (rng.random(n) < 0.8) if weighted else None
     r, k, t = 2, 7, 3
-    lot = Lot(k, 11, np.array([4, 2**40], np.uint64), 9, t, Plan(keep=0.9).limit)
+    lot = TrialBatch(k, 11, np.array([4, 2**40], np.uint64), 9, t, Plan(keep=0.9).limit)
     factors = draws.words(11, 0, 2 * n, purpose=Purpose.PRINT).reshape(n, 2)
-    with hold(Points.of(X, weights), backend) as ops:
-        labels, best = ops.blank(r), ops.blank(r)
-        start = Lot(k, 11, lot.restarts, 0, 1, 0)
-        totals = ops.adopt(labels, best, start, np.zeros(r, int), np.ones(r, bool)).totals
-        before = np.stack([ops.fetch(labels, i) for i in range(r)])
-        np.testing.assert_array_equal(before, [ops.fetch(best, i) for i in range(r)])
-        tried = ops.trials(labels, totals, lot)
+    with open_backend(Points.of(X, weights), backend) as opened:
+        labels, best = opened.blank_labels(r), opened.blank_labels(r)
+        start = TrialBatch(k, 11, lot.restarts, 0, 1, 0)
+        totals = opened.apply_trial(labels, best, start, np.zeros(r, int), np.ones(r, bool)).totals
+        before = np.stack([opened.fetch_labels(labels, i) for i in range(r)])
+        np.testing.assert_array_equal(before, [opened.fetch_labels(best, i) for i in range(r)])
+        tried = opened.evaluate_trials(labels, totals, lot)
         for trial in range(t):
-            mine = ops.take(labels, np.arange(r))
-            change = ops.adopt(mine, best, lot, np.array([trial, -1]), np.array([False, True]))
-            after = np.stack([ops.fetch(mine, i) for i in range(r)])
+            mine = opened.take_labels(labels, np.arange(r))
+            change = opened.apply_trial(mine, best, lot, np.array([trial, -1]), np.array([False, True]))
+            after = np.stack([opened.fetch_labels(mine, i) for i in range(r)])
             np.testing.assert_array_equal(after[1], before[1])
-            np.testing.assert_array_equal(ops.fetch(best, 0), before[0])
+            np.testing.assert_array_equal(opened.fetch_labels(best, 0), before[0])
             moved = (after != before).sum(axis=1)
             np.testing.assert_array_equal(change.changed, moved)
             assert moved[0] == pytest.approx(0.1 * n, abs=5 * np.sqrt(0.09 * n))
             assert (change.totals[1] == 0).all()
             with np.errstate(over="ignore"):
                 steps = (after[0] - before[0]).astype(np.int64).astype(np.uint64)
-                np.testing.assert_array_equal(tried.prints[0, trial], (factors * steps[:, None]).sum(axis=0))
-            centers = ops.grid.centroids(totals + change.totals, np.zeros((r, k, 3)))
-            cost = ops.objective(centers, mine)[0]
+                np.testing.assert_array_equal(tried.fingerprints[0, trial], (factors * steps[:, None]).sum(axis=0))
+            centers = opened.grid.centroids(totals + change.totals, np.zeros((r, k, 3)))
+            cost = opened.objective(centers, mine)[0]
             assert tried.cost[0, trial] == pytest.approx(cost, rel=1e-12)
             counted = np.bincount(after[0], None if weights is None else weights > 0, k)
             np.testing.assert_array_equal(Totals.counts(totals + change.totals)[0], counted)
 
 
 def test_random_labels_are_uniform():
-    with hold(Points.of(np.zeros((60_000, 1))), "numpy") as ops:
-        labels, best = ops.blank(1), ops.blank(1)
+    with open_backend(Points.of(np.zeros((60_000, 1))), "numpy") as opened:
+        labels, best = opened.blank_labels(1), opened.blank_labels(1)
         none, all_ = np.zeros(1, int), np.ones(1, bool)
-        ops.adopt(labels, best, Lot(6, 0, np.zeros(1, np.uint64), 0, 1, 0), none, all_)
-        before = ops.fetch(labels, 0)
-        ops.adopt(labels, best, Lot(6, 0, np.zeros(1, np.uint64), 1, 1, Plan(keep=0.4).limit), none, all_)
-        pairs = np.bincount(before * 6 + ops.fetch(labels, 0), minlength=36).reshape(6, 6)
+        opened.apply_trial(labels, best, TrialBatch(6, 0, np.zeros(1, np.uint64), 0, 1, 0), none, all_)
+        before = opened.fetch_labels(labels, 0)
+        opened.apply_trial(
+            labels, best, TrialBatch(6, 0, np.zeros(1, np.uint64), 1, 1, Plan(keep=0.4).limit), none, all_
+        )
+        pairs = np.bincount(before * 6 + opened.fetch_labels(labels, 0), minlength=36).reshape(6, 6)
     expected = np.where(np.eye(6), 0.4, 0.6 / 5) * 10_000
     assert (np.abs(pairs - expected) < 5 * np.sqrt(expected)).all()
 
@@ -363,8 +365,8 @@ def test_cuda_under_stress(k):
         gc.collect()
         assert control.leaked_bytes() == 0
         control.settings.memory = 330_000 if k == 3 else 1_000_000
-        with hold(Points.of(X), "cuda") as ops:
-            streamed = ops.chunks.resident is None
+        with open_backend(Points.of(X), "cuda") as opened:
+            streamed = opened.chunks.resident is None
         same(reassignment.search(X, k, backend="cuda", **options), wanted)
         assert streamed or k != 3
     finally:

@@ -9,7 +9,7 @@ import pytest
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 import gputabu
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Selection, Table
 
 X = np.random.default_rng(0).normal(size=(30, 3)) * [1, 100, 0] + [0, 5, 7]  # the last column is constant
@@ -20,30 +20,30 @@ TABLE = Table("a.csv", ("x", "y", "z"), True, X, "key", [str(i) for i in range(3
     ("scale", "scaler"), [("zscore", StandardScaler), ("minmax", MinMaxScaler), ("robust", RobustScaler)]
 )
 def test_scales_are_scikit_learns(scale, scaler):
-    recipe = Recipe.of(TABLE, scale)
+    recipe = Preprocessing.of(TABLE, scale)
     points = recipe.points(TABLE)
     np.testing.assert_allclose(points, scaler().fit_transform(X), rtol=0, atol=1e-14)
     np.testing.assert_allclose(recipe.original(points), X, rtol=1e-13)
-    small = Recipe.of(TABLE, scale, "float32")
+    small = Preprocessing.of(TABLE, scale, "float32")
     assert small.points(TABLE).dtype == np.float32
 
 
 def test_a_model_keeps_its_recipe(tmp_path):
-    recipe = Recipe.of(TABLE, "robust", "float32")
+    recipe = Preprocessing.of(TABLE, "robust", "float32")
     model = gputabu.KMeans(2, random_state=0).fit(recipe.points(TABLE))
     recipe.attach(model)
     model.save(tmp_path / "model.npz")
     again = gputabu.load(tmp_path / "model.npz")
-    assert Recipe.attached(again) == recipe
-    np.testing.assert_array_equal(again.predict(Recipe.attached(again).points(TABLE)), model.labels_)
+    assert Preprocessing.attached(again) == recipe
+    np.testing.assert_array_equal(again.predict(Preprocessing.attached(again).points(TABLE)), model.labels_)
 
 
 def test_a_model_from_python_takes_all_columns_as_they_are():
     model = gputabu.KMeans(2, random_state=0).fit(X)
-    assert Recipe.attached(model) == Recipe(("1", "2", "3"), False)
+    assert Preprocessing.attached(model) == Preprocessing(("1", "2", "3"), False)
     pandas = pytest.importorskip("pandas")
     model.fit(pandas.DataFrame(X, columns=["x", "y", "z"]))
-    assert Recipe.attached(model) == Recipe(("x", "y", "z"), True)
+    assert Preprocessing.attached(model) == Preprocessing(("x", "y", "z"), True)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"columns": ["x"], "center": [], "spread": [], "named": true}'])
@@ -51,17 +51,17 @@ def test_a_recipe_that_is_none(text):
     model = gputabu.KMeans(2, random_state=0).fit(X)
     model.recipe_ = text
     with pytest.raises(ValueError, match="the model's recipe_ "):
-        Recipe.attached(model)
+        Preprocessing.attached(model)
 
 
 def test_selections():
-    recipe = Recipe.of(TABLE)
+    recipe = Preprocessing.of(TABLE)
     assert recipe.selection() == Selection(("x", "y", "z"), "key", id_needed=False)
     assert recipe.selection("1-3", "4") == Selection("1-3", "4")
     with pytest.raises(ValueError, match=r"a\.csv: 3 columns, where the model has 2"):
-        Recipe(("x", "y"), True).points(TABLE)
+        Preprocessing(("x", "y"), True).points(TABLE)
     with pytest.raises(ValueError, match="scale='log' must be one of 'zscore', 'minmax', 'robust'"):
-        Recipe.of(TABLE, "log")
+        Preprocessing.of(TABLE, "log")
     with pytest.raises(ValueError, match="dtype='int8' must be one of"):
-        Recipe.of(TABLE, None, "int8")
-    json.dumps(Recipe.of(TABLE, "zscore").center)
+        Preprocessing.of(TABLE, None, "int8")
+    json.dumps(Preprocessing.of(TABLE, "zscore").center)

@@ -14,11 +14,11 @@ import pytest
 from conftest import blobs, same
 
 from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.canonical import in_order
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.arithmetic.rules import masses
-from gputabu.backend.contract import Roaming
+from gputabu.backend.loops import RelocationSettings
 from gputabu.core import random as draws
 
 LINE = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [5.0], [5.0], [5.0], [5.0], [9.0]])  # duplicates
@@ -39,8 +39,8 @@ def test_gains_are_exact_changes_of_J(heavy, backend):
     weights = weighted(len(GRID)) if heavy else None
     centers = np.array([[[0.0, 0], [5, 4], [2, 2]], [[1, 1], [1, 1], [4, 0]]])  # twice the same, in the second
     rows = np.array([[3, 17], [29, 0]])
-    with hold(Points.of(GRID, weights), backend) as ops:
-        gains = ops.swap_gains(ops.rows(rows), ops.pairs(centers))
+    with open_backend(Points.of(GRID, weights), backend) as opened:
+        gains = opened.swap_gains(opened.rows(rows), opened.nearest_two(centers))
     points = oracle.exact(GRID)
     each = [Fraction(w) for w in (np.ones(len(GRID)) if weights is None else weights)]
 
@@ -59,20 +59,20 @@ def test_two_nearest_and_updates_of_them(backend):
     X = np.concatenate([blobs(700, 3, 5, dtype=np.float32), np.repeat(blobs(40, 3, 5, dtype=np.float32), 9, axis=0)])
     rng = np.random.default_rng(1)
     centers = X[rng.integers(len(X), size=(2, 9))].astype(float)  # some of them twice
-    with hold(Points.of(X), backend) as ops:
-        held = ops.pairs(centers)
+    with open_backend(Points.of(X), backend) as opened:
+        held = opened.nearest_two(centers)
         for moved in ([], [4], [0, 8], range(9)):
             centers = centers.copy()
             centers[0, list(moved)] = X[rng.integers(len(X), size=len(moved))]
-            held = ops.pairs(centers, held)
+            held = opened.nearest_two(centers, held)
             squares = (X[None, :, None].astype(float) - centers[:, None]) ** 2  # (R, N, K, d)
             squares = (squares[..., 0] + squares[..., 1]) + squares[..., 2]
             order = np.argsort(squares, axis=2, kind="stable")
             for r in range(2):
-                np.testing.assert_array_equal(ops.fetch(held.first, r), order[r, :, 0])
-                np.testing.assert_array_equal(ops.fetch(held.second, r), order[r, :, 1])
-                np.testing.assert_array_equal(ops.fetch(held.near, r), np.sort(squares[r])[:, 0])
-                np.testing.assert_array_equal(ops.fetch(held.far, r), np.sort(squares[r])[:, 1])
+                np.testing.assert_array_equal(opened.fetch_labels(held.first, r), order[r, :, 0])
+                np.testing.assert_array_equal(opened.fetch_labels(held.second, r), order[r, :, 1])
+                np.testing.assert_array_equal(opened.fetch_labels(held.near, r), np.sort(squares[r])[:, 0])
+                np.testing.assert_array_equal(opened.fetch_labels(held.far, r), np.sort(squares[r])[:, 1])
 
 
 @pytest.mark.parametrize(("d", "offset"), [(2, 0.0), (2, 3e7), (20, 0.0), (20, 1e9)])
@@ -82,32 +82,32 @@ def test_two_nearest_among_nothing_but_ties(d, offset, backend):
     X = rng.integers(-1, 2, (600, d)) + offset
     X[::7] += rng.normal(0, 1e-9, (86, d))
     centers = X[None, rng.choice(600, 19, replace=False)]
-    with hold(Points.of(X), backend) as ops:
+    with open_backend(Points.of(X), backend) as opened:
         held = None
         for moved in (range(19), [3], [0, 18], range(1, 19, 2)):
             centers = centers.copy()
             centers[0, list(moved)] = X[rng.integers(600, size=len(moved))]
-            held = ops.pairs(centers, held)
+            held = opened.nearest_two(centers, held)
             squares = in_order((X[:, None] - centers[0]) ** 2)  # (N, K)
             order = np.argsort(squares, axis=1, kind="stable")
-            np.testing.assert_array_equal(ops.fetch(held.first, 0), order[:, 0])
-            np.testing.assert_array_equal(ops.fetch(held.second, 0), order[:, 1])
-            np.testing.assert_array_equal(ops.fetch(held.near, 0), np.sort(squares)[:, 0])
-            np.testing.assert_array_equal(ops.fetch(held.far, 0), np.sort(squares)[:, 1])
+            np.testing.assert_array_equal(opened.fetch_labels(held.first, 0), order[:, 0])
+            np.testing.assert_array_equal(opened.fetch_labels(held.second, 0), order[:, 1])
+            np.testing.assert_array_equal(opened.fetch_labels(held.near, 0), np.sort(squares)[:, 0])
+            np.testing.assert_array_equal(opened.fetch_labels(held.far, 0), np.sort(squares)[:, 1])
 
 
 def test_settling_follows_hartigans_rule(backend):
     """The point at 2 is nearest to the centre at 1, and J is lower without it there."""
     X = np.array([[0.0], [2.0], [3.0]])
-    with hold(Points.of(X), backend) as ops:
-        labels = ops.blank(1)
-        pairs, everyone = ops.pairs(np.array([[[1.0], [3.0]]])), np.ones(1, np.bool_)
-        totals = ops.settle(pairs, labels, None, everyone).totals
-        assert ops.fetch(labels, 0).tolist() == [0, 0, 1]
-        assert ops.settle(pairs, labels, masses(ops.grid, totals), ~everyone).changed.tolist() == [0]
-        done = ops.settle(pairs, labels, masses(ops.grid, totals), everyone)
+    with open_backend(Points.of(X), backend) as opened:
+        labels = opened.blank_labels(1)
+        pairs, everyone = opened.nearest_two(np.array([[[1.0], [3.0]]])), np.ones(1, np.bool_)
+        totals = opened.reassign(pairs, labels, None, everyone).totals
+        assert opened.fetch_labels(labels, 0).tolist() == [0, 0, 1]
+        assert opened.reassign(pairs, labels, masses(opened.grid, totals), ~everyone).changed.tolist() == [0]
+        done = opened.reassign(pairs, labels, masses(opened.grid, totals), everyone)
         assert done.changed.tolist() == [1]
-        assert ops.fetch(labels, 0).tolist() == [0, 1, 1]
+        assert opened.fetch_labels(labels, 0).tolist() == [0, 1, 1]
         assert Totals.counts(totals + done.totals).tolist() == [[1, 2]]
 
 
@@ -211,11 +211,11 @@ def test_a_weight_of_two_is_a_point_twice(backend):
     heavy = relocation.search(X, 3, weights=[2, 2, 1, 1, 1, 1], max_iter=20, backend=backend)
     assert heavy.inertia == twice.inertia == 2.0
     with (
-        hold(Points.of(np.repeat(GRID, 2, axis=0)), backend) as two,
-        hold(Points.of(GRID, np.full(30, 2.0)), backend) as one,
+        open_backend(Points.of(np.repeat(GRID, 2, axis=0)), backend) as two,
+        open_backend(Points.of(GRID, np.full(30, 2.0)), backend) as one,
     ):
         centers, points = GRID[[3, 7, 11]][None], GRID[[20, 28]][None]
-        gains = [ops.swap_gains(points, ops.pairs(centers)) for ops in (one, two)]
+        gains = [opened.swap_gains(points, opened.nearest_two(centers)) for opened in (one, two)]
     np.testing.assert_array_equal(*gains)
 
 
@@ -323,16 +323,16 @@ def test_estimator(iris):
 @pytest.mark.gpu
 def test_reads_of_x(monkeypatch):
     """At most three passes over X in an iteration, and one per step."""
-    from gputabu.backend.cuda.backend import CudaOps
+    from gputabu.backend.cuda.backend import CudaBackend
 
-    passes, launch = [], CudaOps.launch
+    passes, launch = [], CudaBackend.launch
 
-    def counted(ops, file, name, *rest, **more):
+    def counted(opened, file, name, *rest, **more):
         passes.append(name)
-        return launch(ops, file, name, *rest, **more)
+        return launch(opened, file, name, *rest, **more)
 
-    monkeypatch.setattr(CudaOps, "launch", counted)
-    monkeypatch.setattr("gputabu.algorithms.relocation.Roaming", functools.partial(Roaming, more_steps=0))
+    monkeypatch.setattr(CudaBackend, "launch", counted)
+    monkeypatch.setattr("gputabu.algorithms.relocation.Roaming", functools.partial(RelocationSettings, more_steps=0))
     counts = []
     for iterations in (4, 14):
         passes.clear()

@@ -9,8 +9,8 @@ from conftest import blobs
 
 import gputabu
 from gputabu.cli.output import report
-from gputabu.cli.output.fit_summary import Account
-from gputabu.data.preprocessing import Recipe
+from gputabu.cli.output.fit_summary import FitSummary
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Table
 
 pytest.importorskip("matplotlib")
@@ -20,12 +20,12 @@ NAMES = ("<script>oops()</script>", "$x^2$ & more", "a name that goes on " * 4, 
 @pytest.fixture(scope="module")
 def pages() -> list[str]:
     table = Table("a folder/" + "long" * 30 + "<b>.csv", NAMES, True, blobs(400, 4, 6))
-    recipe = Recipe.of(table, "zscore")
+    recipe = Preprocessing.of(table, "zscore")
     points = recipe.points(table)
     model = gputabu.TabuKMeans(6, n_init=3, random_state=0, max_iter=50, backend="numpy").fit(points)
     found = gputabu.select_k(points, range(1, 8), ["silhouette", "bic"], backend="numpy")
     command = "gputabu fit '<b>.csv' -k 6 --out " + "/very/long" * 20
-    account = Account(table, recipe, points, model, 1.0, command)
+    account = FitSummary(table, recipe, points, model, 1.0, command)
     return [report.fit_page(account), report.selection_page(found, table.source, command)]
 
 
@@ -55,4 +55,6 @@ def test_a_search_that_time_ended_is_not_promised_again(pages):
     assert "gives the same clusters, bit for bit" in pages[0]
     table = Table("a.csv", ("x",), True, np.arange(40.0)[:, None])
     model = gputabu.TabuKMeans(3, random_state=0, max_time=0, backend="numpy").fit(table.values)
-    assert "may end elsewhere" in report.fit_page(Account(table, Recipe.of(table), table.values, model, 1.0, "gputabu"))
+    assert "may end elsewhere" in report.fit_page(
+        FitSummary(table, Preprocessing.of(table), table.values, model, 1.0, "gputabu")
+    )

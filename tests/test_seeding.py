@@ -8,13 +8,13 @@ from conftest import blobs
 
 from gputabu import Points
 from gputabu.algorithms import seeding
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.core import random as draws
 
 
 def starts(X, k, method, backend, weights=None, restarts=(0,), seed=0, trials=None, chunk_rows=None):
-    with hold(Points.of(X, weights, chunk_rows), backend) as ops:
-        return seeding.starts(ops, method, k, seed, trials).indices(list(restarts))
+    with open_backend(Points.of(X, weights, chunk_rows), backend) as opened:
+        return seeding.starts(opened, method, k, seed, trials).indices(list(restarts))
 
 
 @pytest.mark.parametrize("method", seeding.METHODS)
@@ -112,13 +112,13 @@ def test_extending_centres(backend):
     """One more seed goes where no centre is; all of it depends on the seed and K alone."""
     X = np.concatenate([blobs(50, 2, 1, seed=s) * 0.01 + [0, 30 * s] for s in range(4)])
     centers = np.array([X[:50].mean(axis=0), X[50:100].mean(axis=0), X[100:150].mean(axis=0)])
-    with hold(Points.of(X), backend) as ops:
-        more = seeding.extend(ops, centers, 1, seed=3, trials=2)
+    with open_backend(Points.of(X), backend) as opened:
+        more = seeding.extend(opened, centers, 1, seed=3, trials=2)
         np.testing.assert_array_equal(more[:3], centers)
         assert more[3] in X[150:]
-        two = seeding.extend(ops, centers[:2], 2, seed=3, trials=3)
+        two = seeding.extend(opened, centers[:2], 2, seed=3, trials=3)
         assert {round(y / 30) for y in two[2:, 1]} == {2, 3}
-        np.testing.assert_array_equal(two, seeding.extend(ops, centers[:2], 2, seed=3, trials=3))
+        np.testing.assert_array_equal(two, seeding.extend(opened, centers[:2], 2, seed=3, trials=3))
 
 
 def test_merging_centres():

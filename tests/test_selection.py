@@ -8,13 +8,13 @@ import signal
 import numpy as np
 import pytest
 from conftest import blobs
-from gputabu.selection.select_k.criteria import LARGEST_IS_BEST
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import Points, lloyd, select_k
+from gputabu.selection import sweep as ladder
+from gputabu.selection.criteria import LARGEST_IS_BEST
 from gputabu.selection.select_k import select_k as selection
-from gputabu.selection.select_k import sweep as ladder
 
 EVERYTHING = tuple(LARGEST_IS_BEST)
 
@@ -158,9 +158,9 @@ def test_a_sample_tells_nearly_the_same(monkeypatch):
 def test_references_fill_the_box(monkeypatch):
     monkeypatch.setattr(selection, "DRAWN", 1000)
     points = Points.of(blobs(3500, 2, 3, dtype=np.float32), np.full(3500, 2.0))
-    with selection.hold(points) as ops:
-        low, high = ops.bounds.low, ops.bounds.high
-        sets = [selection.unclustered(points, ops.bounds, 0, number) for number in (0, 1)]
+    with selection.hold(points) as opened:
+        low, high = opened.bounds.low, opened.bounds.high
+        sets = [selection.unclustered(points, opened.bounds, 0, number) for number in (0, 1)]
     X = sets[0].chunks[0]
     assert X.dtype == np.float32
     np.testing.assert_allclose(X.min(axis=0), low, atol=0.01 * (high - low).max())
@@ -253,7 +253,7 @@ def test_bad_input_is_told_in_a_sentence(arguments, message, iris):
 
 def interrupt_after(monkeypatch, count: int) -> None:
     """Ctrl-C while the clustering number `count` is looked for."""
-    reach, calls = ladder.Ladder.reach, []
+    reach, calls = ladder.Sweep.reach, []
 
     def reach_and_ask(self, starts):
         calls.append(starts)
@@ -261,7 +261,7 @@ def interrupt_after(monkeypatch, count: int) -> None:
             os.kill(os.getpid(), signal.SIGINT)
         return reach(self, starts)
 
-    monkeypatch.setattr(ladder.Ladder, "reach", reach_and_ask)
+    monkeypatch.setattr(ladder.Sweep, "reach", reach_and_ask)
 
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 1), (4, 3)])
@@ -289,8 +289,8 @@ def test_ctrl_c_leaves_another_criterion_to_decide(monkeypatch):
 
 def test_points_are_held_once(monkeypatch):
     held = []
-    hold = selection.hold
-    monkeypatch.setattr(selection, "hold", lambda *options: held.append(options) or hold(*options))
+    open_backend = selection.hold
+    monkeypatch.setattr(selection, "hold", lambda *options: held.append(options) or open_backend(*options))
     select_k(blobs(50, 2, 2), range(1, 8), ["bic", "silhouette"])
     assert len(held) == 1
 

@@ -11,7 +11,7 @@ import pytest
 from conftest import GPU, blobs, same
 
 from gputabu import KMeans, Points, TabuKMeans, chunked, lloyd, quantized, reassignment, relocation, select_k
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.data.sources import Source, Streamed, ahead, is_source
 
 N = 3000
@@ -178,9 +178,14 @@ def test_functions_write_labels(function, iris, tmp_path):
 
 def test_labels_live_in_a_file(file):
     X, _ = data()
-    with hold(Points.of(chunked(file(X), chunk_bytes=5000)), "numpy") as ops:
-        labels = ops.blank(2)
-        kept = [labels, ops.take(labels, np.array([1, 0, 1])), ops.fetch(labels, 1), ops.nothing_covered(1)]
+    with open_backend(Points.of(chunked(file(X), chunk_bytes=5000)), "numpy") as opened:
+        labels = opened.blank_labels(2)
+        kept = [
+            labels,
+            opened.take_labels(labels, np.array([1, 0, 1])),
+            opened.fetch_labels(labels, 1),
+            opened.infinite_sq_dist(1),
+        ]
         for array in kept:
             assert isinstance(array.base, np.memmap) or isinstance(array.base.base, np.memmap)
 
@@ -316,15 +321,15 @@ def test_passes_read_once_and_potentials_not_at_all():
         reads.append(1)
         return iter(np.array_split(X, 9))
 
-    with hold(Points.of(chunked(chunks, chunk_bytes=8000)), "numpy") as ops:
-        ops.grid  # noqa: B018
-        covered, labels, centers = ops.nothing_covered(1), ops.blank(1), X[None, :3].copy()
-        ops.cover(X[:1], covered)
+    with open_backend(Points.of(chunked(chunks, chunk_bytes=8000)), "numpy") as opened:
+        opened.grid  # noqa: B018
+        min_sq_dist, labels, centers = opened.infinite_sq_dist(1), opened.blank_labels(1), X[None, :3].copy()
+        opened.lower_sq_dist(X[:1], min_sq_dist)
         for count, call in (
-            (1, lambda: ops.assign(centers, labels)),
-            (1, lambda: ops.survey(centers, labels, np.full((1, 3, 0), -1), False, 1)),
-            (0, lambda: ops.potential(covered, np.array([20]))),
-            (0, lambda: ops.sample(covered, np.array([20]), np.array([[5]]))),
+            (1, lambda: opened.assign(centers, labels)),
+            (1, lambda: opened.survey(centers, labels, np.full((1, 3, 0), -1), False, 1)),
+            (0, lambda: opened.potential(min_sq_dist, np.array([20]))),
+            (0, lambda: opened.sample(min_sq_dist, np.array([20]), np.array([[5]]))),
         ):
             reads.clear()
             call()
@@ -342,6 +347,6 @@ def test_streamed_through_devices(devices, monkeypatch, file):
     monkeypatch.setattr(cupy._hostcuda.settings, "devices", 2)
     monkeypatch.setattr("gputabu.backend.cuda.points.RESIDENT_SHARE", 0.0)
     source = chunked(file(X), chunk_bytes=9000)
-    with hold(Points.of(source), "cuda", 0) as ops:
-        assert ops.chunks.resident is None and ops.chunks.buffers[0].rows == 750
+    with open_backend(Points.of(source), "cuda", 0) as opened:
+        assert opened.chunks.resident is None and opened.chunks.buffers[0].rows == 750
     same(quantized.search(source, 5, weights=weights, max_iter=6, backend="cuda", device=devices), whole)

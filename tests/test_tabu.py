@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from gputabu.algorithms import tabu_list as tabu
-from gputabu.algorithms.tabu_list import Best, Memory, Recent
+from gputabu.algorithms.tabu_list import Best, RecentMoves, TabuList
 from gputabu.backend.arithmetic.constants import NOISE
 from gputabu.backend.arithmetic.rules import lowest
 
 
-def filled(rows, shared: bool = False) -> Memory:
+def filled(rows, shared: bool = False) -> TabuList:
     """One restart whose tabu rows hold these row numbers, in this order; all rows of one length."""
-    memory = Memory(1, len(rows), shared)
+    memory = TabuList(1, len(rows), shared)
     for means in zip(*rows, strict=True):
         memory.push(np.array([means]))
     return memory
@@ -31,7 +31,7 @@ def test_rows_of_a_cluster_are_its_own():
 
 
 def test_nothing_is_forbidden_at_first():
-    assert Memory(3, 2, shared=False).rows.shape == (3, 2, 0)
+    assert TabuList(3, 2, shared=False).rows.shape == (3, 2, 0)
 
 
 @pytest.mark.parametrize("count", [16, 17, 33])
@@ -85,7 +85,7 @@ def test_scope_global_may_free_nothing():
 
 
 def test_take_keeps_and_separates():
-    memory = Memory(3, 1, shared=True)
+    memory = TabuList(3, 1, shared=True)
     memory.push(np.array([[1], [2], [3]]))
     some = memory.take(np.array([2, 0]))
     assert some.shared
@@ -97,7 +97,7 @@ def test_take_keeps_and_separates():
 @pytest.mark.parametrize("shared", [False, True])
 def test_memory_goes_on_from_its_rows(shared):
     memory = filled([[3, 4, 4], [4, 9, 7]], shared)
-    again = Memory.resumed(memory.rows.copy(), shared)
+    again = TabuList.resumed(memory.rows.copy(), shared)
     assert again.shared is shared
     for each in (memory, again):
         assert (
@@ -111,17 +111,17 @@ def test_memory_goes_on_from_its_rows(shared):
 
 
 def test_what_was_lately_done():
-    recent = Recent(2, 3)
+    recent = RecentMoves(2, 3)
     assert not recent.holds(np.array([[0, 1]])).any()
     for step, values in enumerate([(4, 7), (5, 8), (6, 9), (0, 0)]):
         recent.push(step, np.array(values))
     assert recent.ring.tolist() == [[0, 5, 6], [0, 8, 9]]
     assert recent.holds(np.array([[4, 5, 8]])).tolist() == [[False, True, False], [False, False, True]]
     assert recent.holds(np.array([[4, 6], [9, 7]])).tolist() == [[False, True], [True, False]]
-    again = Recent.resumed(recent.ring.copy())
+    again = RecentMoves.resumed(recent.ring.copy())
     again.push(4, np.array([1, 2]))
     assert again.ring.tolist() == [[0, 1, 6], [0, 2, 9]]
-    nothing = Recent(2, 0)
+    nothing = RecentMoves(2, 0)
     nothing.push(3, np.array([1, 2]))
     assert not nothing.holds(np.array([[1, 2]])).any()
 

@@ -33,7 +33,7 @@ from conftest import blobs
 
 from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation
 from gputabu.algorithms import seeding
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.numpy import threads as workers
 
@@ -88,21 +88,21 @@ def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
 
 def test_trap_02_more_draws_than_threads(backend):
     """Loops stride: a draw beyond the last thread of a grid is drawn as well."""
-    with hold(Points.of([[0.0], [1.0], [5.0]]), backend) as ops:
-        covered = ops.nothing_covered(1)
-        ops.cover(np.zeros((1, 1)), covered)
-        drawn = ops.sample(covered, np.array([0]), np.tile([0, 1, 25], 14_000)[None])
+    with open_backend(Points.of([[0.0], [1.0], [5.0]]), backend) as opened:
+        min_sq_dist = opened.infinite_sq_dist(1)
+        opened.lower_sq_dist(np.zeros((1, 1)), min_sq_dist)
+        drawn = opened.sample(min_sq_dist, np.array([0]), np.tile([0, 1, 25], 14_000)[None])
     np.testing.assert_array_equal(drawn[0], np.tile([1, 2, 2], 14_000))
 
 
 def test_trap_06_counts_and_J_are_not_float32(backend):
     """A float32 counter stops at 2^24; these points are more, all at distance 1 from their mean."""
     n = 2**23 + 1
-    with hold(Points((same_rows(0, n), same_rows(2, n))), backend) as ops:
-        labels = ops.blank(1)
+    with open_backend(Points((same_rows(0, n), same_rows(2, n))), backend) as opened:
+        labels = opened.blank_labels(1)
         center = np.ones((1, 1, 1))
-        assert Totals.counts(ops.assign(center, labels).totals).tolist() == [[2 * n]]
-        assert ops.objective(center, labels).tolist() == [2.0 * n]
+        assert Totals.counts(opened.assign(center, labels).totals).tolist() == [[2 * n]]
+        assert opened.objective(center, labels).tolist() == [2.0 * n]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -139,23 +139,23 @@ def test_trap_13_the_last_draw_is_a_point(backend):
     points = Points.of(np.arange(12.0)[:, None], weights)
     ends = np.array([0, 2**64 - 1], dtype=np.uint64)
     assert seeding.by_weight(points, ends).tolist() == [0, 8]
-    with hold(points, backend) as ops:
-        covered = ops.nothing_covered(1)
-        ops.cover(points.rows(np.array([0])), covered)
+    with open_backend(points, backend) as opened:
+        min_sq_dist = opened.infinite_sq_dist(1)
+        opened.lower_sq_dist(points.rows(np.array([0])), min_sq_dist)
         shift = np.array([40])
-        total = ops.potential(covered, shift)
-        assert ops.sample(covered, shift, np.array([[0, total[0] - 1]])).tolist() == [[1, 8]]
+        total = opened.potential(min_sq_dist, shift)
+        assert opened.sample(min_sq_dist, shift, np.array([[0, total[0] - 1]])).tolist() == [[1, 8]]
 
 
 @pytest.mark.parametrize("k", [2, 255, 256, 257, 65_536])
 def test_trap_16_no_label_beyond_the_clusters(k, backend):
     """All centres equal: the count of rivals must not wrap round, and the lowest number wins."""
     X = np.arange(6.0).reshape(3, 2)
-    with hold(Points.of(X), backend) as ops:
-        assert ops.fetch(ops.label(np.ones((1, k, 2))), 0).tolist() == [0, 0, 0]
+    with open_backend(Points.of(X), backend) as opened:
+        assert opened.fetch_labels(opened.label(np.ones((1, k, 2))), 0).tolist() == [0, 0, 0]
         centers = np.full((1, k, 2), 1e3)
         centers[0, -1] = 1
-        assert ops.fetch(ops.label(centers), 0).tolist() == [k - 1] * 3
+        assert opened.fetch_labels(opened.label(centers), 0).tolist() == [k - 1] * 3
 
 
 def test_trap_21_the_first_of_equal_restarts_wins(backend):
@@ -168,8 +168,8 @@ def test_trap_21_the_first_of_equal_restarts_wins(backend):
 
 
 def test_trap_23_trailing_empty_clusters_are_counted(backend):
-    with hold(Points.of([[0.0], [1.0]]), backend) as ops:
-        step = ops.assign(np.array([[[0.5], [99.0], [99.0]]]), ops.blank(1))
+    with open_backend(Points.of([[0.0], [1.0]]), backend) as opened:
+        step = opened.assign(np.array([[[0.5], [99.0], [99.0]]]), opened.blank_labels(1))
     assert Totals.counts(step.totals).tolist() == [[2, 0, 0]]
 
 

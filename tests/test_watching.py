@@ -12,8 +12,8 @@ from conftest import blobs, same
 
 from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relocation, select_k
 from gputabu.algorithms import monitor as watching
-from gputabu.algorithms.monitor import Watch
-from gputabu.algorithms.progress import Ledger
+from gputabu.algorithms.monitor import Monitor
+from gputabu.algorithms.progress import ProgressEstimate
 
 SEARCHES = {
     "quantized": partial(quantized.search, init="random", refine="hartigan", max_iter=40),
@@ -206,15 +206,15 @@ def test_time_ends_quantized_searches(iris, backend):
 
 
 def test_a_watch_nobody_opened_lets_everything_go_on():
-    watch = Watch()
-    assert not (watch.over() or watch.due() or watch.each or watch.timed)
-    assert watch.halted is None
-    watch.tell(1, np.arange(1), np.ones(1), np.ones(1), np.ones(1, bool))
+    monitor = Monitor()
+    assert not (monitor.should_stop() or monitor.report_due() or monitor.every_iteration or monitor.timed)
+    assert monitor.halted is None
+    monitor.report(1, np.arange(1), np.ones(1), np.ones(1), np.ones(1, bool))
 
 
 def test_time_left():
     """Ten restarts of at most 100 iterations and patience 20, five of them in the first batch."""
-    ledger = Ledger(10, 100, 20)
+    ledger = ProgressEstimate(10, 100, 20)
     ledger.begin(5, first=True)
     everyone, going = np.arange(5), np.zeros(5, bool)
     ledger.note(everyone, 10, np.full(5, 3.0), going)

@@ -123,7 +123,7 @@ def page(parts: dict[str, dict]) -> str:
     for part, title in PARTS.items():
         if part in parts:
             sections += [f"## {title}\n", table(parts[part], found)]
-    return "\n".join([*sections, *covered(ROOT / "coverage.json"), *mutated(HERE / "mutants.json"), LIMITS])
+    return "\n".join([*sections, *min_sq_dist(ROOT / "coverage.json"), *mutated(HERE / "mutants.json"), LIMITS])
 
 
 def versions(parts: dict[str, dict]) -> str:
@@ -151,7 +151,7 @@ def table(told: dict, found: dict[str, str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def covered(path: Path) -> list[str]:
+def min_sq_dist(path: Path) -> list[str]:
     """What share of the lines and branches the tests run, where that was measured."""
     if not path.exists():
         return []

@@ -22,8 +22,6 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.algorithms.monitor import Watch
-from gputabu.backend.contract import Lot, Ops
 from gputabu.core.archive import DAMAGE, Reader, Refused, Writer
 from gputabu.core.atomic_files import reason
 
@@ -166,33 +164,6 @@ def _made(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_made(item) for item in value]
     return value
-
-
-#: Clusters that rows are dealt to for the print of the points.
-PILES = 256
-
-
-def identify(watch: Watch, ops: Ops, parameters: dict[str, Any]) -> None:
-    """Tell the checkpoint, if there is one, which search this is: what determines the result, and the points."""
-    if watch.checkpoint is not None:
-        points = ops.points
-        shape = {"n_samples": points.n, "n_features": points.d, "dtype": str(points.dtype)}
-        numbers = parameters["restarts"]
-        count = {"restarts": len(numbers)} if numbers == list(range(len(numbers))) else {}
-        watch.checkpoint.begin(parameters | count | shape | {"X": fingerprint(ops)})
-
-
-def fingerprint(ops: Ops) -> str:
-    """A print of the points in their order, the same whoever holds them in whatever parts.
-
-    Rows are dealt to piles by draws that belong to their numbers. The totals of the piles are exact; rows that change
-    places change them, unless they are equal or of the same pile.
-    """
-    deal = Lot(PILES, 0, np.zeros(1, np.uint64), step=0, n_trials=1, limit=0)
-    labels = ops.blank(1)
-    totals = ops.adopt(labels, labels, deal, np.zeros(1, np.int64), np.zeros(1, np.bool_)).totals
-    box = [ops.bounds.low, ops.bounds.high, np.array(ops.bounds.weight), ops.grid.offset]
-    return digest(totals, *box)
 
 
 def digest(*arrays: np.ndarray) -> str:

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from gputabu.algorithms.monitor import Watch
-from gputabu.backend.contract import Improved, Moves, Ops
+from gputabu.algorithms.monitor import Monitor
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Moves
+from gputabu.backend.loops import HartiganRun, HartiganSettings
 from gputabu.core.log import log
 
 #: Rounds until a labelling is settled. It is long before; it is there so that nothing runs for ever.
@@ -25,55 +27,60 @@ ROUNDS = 10_000
 
 
 def improve(
-    ops: Ops,
+    backend: BackendBase,
     centers: np.ndarray,
-    watch: Watch | None = None,
+    monitor: Monitor | None = None,
     max_rounds: int = ROUNDS,
     positions: np.ndarray | None = None,
-) -> Improved:
+) -> HartiganRun:
     """Label the points by centers (R, K, d), go to the centroids, and make single moves until none lowers J.
 
     A cluster that is empty takes the first point that gains by moving there. `positions` (R,) of the restarts in their
     batch are for those who watch; by default it is all of them.
     """
-    watch = Watch() if watch is None else watch
-    own = None if watch.each else ops.improve(centers, max_rounds, watch.hurried)
+    monitor = Monitor() if monitor is None else monitor
+    own = None if monitor.every_iteration else backend.loops.hartigan(centers, HartiganSettings(max_rounds, monitor))
     if own is not None:
         return own
     r = len(centers)
     positions = np.arange(r) if positions is None else positions
-    labels = ops.blank(r)
-    totals = ops.assign(centers, labels).totals
-    centers = ops.grid.centroids(totals, centers)
-    found, ended = Improved(centers.copy(), np.zeros(r, np.int64)), totals.copy()
+    labels = backend.blank_labels(r)
+    totals = backend.assign(centers, labels).totals
+    centers = backend.grid.centroids(totals, centers)
+    found, ended = HartiganRun(centers.copy(), np.zeros(r, np.int64)), totals.copy()
     active = np.arange(r)
     for number in range(1, max_rounds + 1):
-        moves = ops.moves(centers, totals, labels)
+        moves = backend.find_moves(centers, totals, labels)
         going = np.unique(moves.restart)
         if len(going) < len(active):
-            active, centers, totals, labels = active[going], centers[going], totals[going], ops.take(labels, going)
+            active, centers, totals, labels = (
+                active[going],
+                centers[going],
+                totals[going],
+                backend.take_labels(labels, going),
+            )
             moves = Moves(np.searchsorted(going, moves.restart), moves.row, moves.source, moves.target)
         if len(active) == 0:
             break
-        found.moves[active] += ops.shift(centers, totals, labels, moves)
+        found.moves[active] += backend.make_moves(centers, totals, labels, moves)
         found.centers[active], ended[active] = centers, totals
         log.debug("single moves, round %d: %d restarts, %d points looked at", number, len(active), len(moves))
-        if watch.each:
-            cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
-            watch.tell(number, positions[active], cost, cost, np.zeros(len(active), np.bool_))
-        if watch.hurried():
+        if monitor.every_iteration:
+            cost = np.maximum(backend.scatter - backend.grid.explained(totals), 0.0)
+            monitor.report(number, positions[active], cost, cost, np.zeros(len(active), np.bool_))
+        if monitor.should_hurry():
             return found
     settled = np.setdiff1d(np.flatnonzero(found.moves), active)
-    again = settled[_relabelled(ops, found.centers[settled], ended[settled])]
+    again = settled[_relabelled(backend, found.centers[settled], ended[settled])]
     if len(again):
-        more = improve(ops, found.centers[again], watch, max_rounds, positions[again])
+        more = improve(backend, found.centers[again], monitor, max_rounds, positions[again])
         found.centers[again] = more.centers
         found.moves[again] += more.moves
     return found
 
 
-def _relabelled(ops: Ops, centers: np.ndarray, totals: np.ndarray) -> np.ndarray:
+def _relabelled(backend: BackendBase, centers: np.ndarray, totals: np.ndarray) -> np.ndarray:
     """Whether labelling by centers (R, K, d) gives other clusters than those of totals (R, K, C): (R,) bool."""
     if len(centers) == 0:
         return np.zeros(0, np.bool_)
-    return (ops.assign(centers, ops.blank(len(centers))).totals != totals).any(axis=(1, 2))
+    return (backend.assign(centers, backend.blank_labels(len(centers))).totals != totals).any(axis=(1, 2))

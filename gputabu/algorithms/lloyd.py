@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from gputabu.algorithms import hartigan, seeding
-from gputabu.algorithms.checkpoint import Stage, identify
-from gputabu.algorithms.monitor import Callback, Watch
-from gputabu.algorithms.progress import Ledger
-from gputabu.algorithms.restarts import Finished, announce, batches, gather, restart_numbers
-from gputabu.algorithms.trace import Course
-from gputabu.backend import Devices, admit, hold, home
+from gputabu.algorithms import hartigan
+from gputabu.algorithms.checkpoint import Stage
+from gputabu.algorithms.monitor import Callback, Monitor
+from gputabu.algorithms.parameters import documented
+from gputabu.algorithms.restarts import (
+    FinishedBatch,
+    Search,
+    run_restarts,
+)
+from gputabu.algorithms.seeding import Init
+from gputabu.algorithms.trace import TraceRecorder
+from gputabu.backend import BackendChoice, Devices, as_points
 from gputabu.backend.arithmetic.canonical import in_order
 from gputabu.backend.arithmetic.fixed_point import Totals, quantize
-from gputabu.backend.contract import Descended, Descending, Labels, Ops
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Labels
+from gputabu.backend.loops import LloydRun, LloydSettings
 from gputabu.core.log import log
 from gputabu.core.results import Clustering, Stop, Trace
 from gputabu.core.validation import check_int, check_n_clusters, check_optional, check_real
-from gputabu.data.memmaps import labels_file
+from gputabu.data.points import Shape
 
 #: Iterations of a refinement. K-Means ends long before; it is there so that nothing runs for ever.
 REFINE_ITER = 10_000
@@ -39,6 +47,7 @@ class Descent(NamedTuple):
     trace: Trace
 
 
+@documented
 def run(
     X: object,
     n_clusters: int,
@@ -51,7 +60,7 @@ def run(
     trials: int | None = None,
     refine: str | None = None,
     seed: int = 0,
-    backend: str = "auto",
+    backend: BackendChoice = "auto",
     device: Devices = None,
     labels_out: object = None,
     checkpoint: object = None,
@@ -62,12 +71,9 @@ def run(
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
-    n_clusters : int
-    weights : (N,) array, optional
+    %(data)s
     init : {"k-means++", "random"}, (K, d) centres or (K,) row numbers
-    restarts : int or sequence of int
-        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    %(restarts)s
     max_iter : int
     tol : float
         Stop when the centres together move less than `tol` times the mean variance of the features;
@@ -77,19 +83,8 @@ def run(
     refine : {None, "hartigan"}
         "hartigan" goes on where K-Means ended: points move to another cluster, one at a time, until no such move
         lowers J. The trace is that of K-Means.
-    seed : int
-    backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    labels_out : path or (N,) array of int32 or int64, optional
-        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
-    checkpoint : path, optional
-        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
-        it, with the bits of one that was never stopped; it must be of the same points and parameters.
-    progress : bool
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration; it ends the run by returning True. See `gputabu.Progress`.
+    %(execution)s
+    %(watching)s
 
     Returns
     -------
@@ -110,85 +105,126 @@ def run(
     >>> stuck.inertia, better.inertia
     (2.0, 0.5)
     """
-    watch = Watch(callback, progress, checkpoint=checkpoint)
-    points = admit(X, weights)
-    k = check_n_clusters(n_clusters, points.n)
-    check_int("max_iter", max_iter, 1)
-    check_real("tol", tol, 0)
-    check_optional("refine", refine, REFINEMENTS)
-    numbers = restart_numbers(restarts)
-    out = labels_file(labels_out, points.n)
-    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), max_iter)):
-        announce(points, k, numbers, ops.name)
-        start = seeding.starts(ops, init, k, seed, trials)
-        identify(watch, ops, {
-            "search": "lloyd", "n_clusters": k, "init": start.name, "restarts": numbers, "max_iter": max_iter,
-            "tol": tol, "trials": trials, "refine": refine, "seed": seed,
-        })  # fmt: skip
-
-        def work(batch: Sequence[int]) -> Finished:
-            centers = watch.stage("seeds", lambda stage: start.centers(batch, stage))
-            found = Descent(*watch.stage("search", lambda its: descend(ops, centers, max_iter, tol, watch, True, its)))
-            return finish(ops, found._replace(centers=further(ops, found.centers, refine, watch)), batch)
-
-        return home(gather(ops, watch, batches(numbers, points.n), work), points, out)
+    monitor = Monitor(callback, progress, checkpoint=checkpoint)
+    points = as_points(X, weights)
+    checked = LloydSearch.checked(
+        points.shape, n_clusters, init=init, max_iter=max_iter, tol=tol, trials=trials, refine=refine, seed=seed
+    )
+    return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
 
-def refined(ops: Ops, centers: np.ndarray, refine: str, watch: Watch) -> np.ndarray:
+@dataclass(frozen=True)
+class LloydSearch(Search):
+    """K-Means with its parameters, checked."""
+
+    k: int
+    seed: int
+    init: Init
+    max_iter: int
+    tol: float
+    refine: str | None
+    name = "lloyd"
+    patience = None
+
+    @classmethod
+    def checked(
+        cls,
+        shape: Shape,
+        n_clusters: int,
+        *,
+        init: object,
+        max_iter: int,
+        tol: float,
+        refine: str | None,
+        seed: int,
+        trials: int | None = None,
+    ) -> LloydSearch:
+        k = check_n_clusters(n_clusters, shape.n)
+        check_int("max_iter", max_iter, 1)
+        check_real("tol", tol, 0)
+        check_optional("refine", refine, REFINEMENTS)
+        return cls(k, seed, Init.checked(init, k, seed, shape, trials), max_iter, tol, refine)
+
+    def identity(self) -> dict[str, Any]:
+        start = {"n_clusters": self.k, "init": self.init.name, "max_iter": self.max_iter, "tol": self.tol}
+        return {**start, "trials": self.init.trials, "refine": self.refine, "seed": self.seed}
+
+    def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
+        centers = monitor.stage("seeds", lambda stage: self.init.centers(backend, batch, stage))
+
+        def search(stage: Stage) -> Descent:
+            return descend(backend, centers, self.max_iter, self.tol, monitor, True, stage)
+
+        found = Descent(*monitor.stage("search", search))
+        return finish(backend, found._replace(centers=further(backend, found.centers, self.refine, monitor)), batch)
+
+
+def refined(backend: BackendBase, centers: np.ndarray, refine: str, monitor: Monitor) -> np.ndarray:
     """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
-    rounds = 1 if watch.hurried() or refine == "centroid" else REFINE_ITER
-    watch.enter("refine", rounds)
-    found = watch.stage("refine", lambda stage: descend(ops, centers, rounds, watch=watch, stage=stage).centers)
-    return further(ops, found, refine, watch)
+    rounds = 1 if monitor.should_hurry() or refine == "centroid" else REFINE_ITER
+    monitor.begin_phase("refine", rounds)
+    found = monitor.stage(
+        "refine", lambda stage: descend(backend, centers, rounds, monitor=monitor, stage=stage).centers
+    )
+    return further(backend, found, refine, monitor)
 
 
-def further(ops: Ops, centers: np.ndarray, refine: str | None, watch: Watch) -> np.ndarray:
+def further(backend: BackendBase, centers: np.ndarray, refine: str | None, monitor: Monitor) -> np.ndarray:
     """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for.
 
     Between them labels follow from nothing smaller: what was left on the way is begun again.
     """
-    if refine != "hartigan" or watch.hurried():
+    if refine != "hartigan" or monitor.should_hurry():
         return centers
-    watch.enter("refine", hartigan.ROUNDS)
-    return watch.stage("moves", lambda _: hartigan.improve(ops, centers, watch).centers)
+    monitor.begin_phase("refine", hartigan.ROUNDS)
+    return monitor.stage("moves", lambda _: hartigan.improve(backend, centers, monitor).centers)
 
 
 def descend(
-    ops: Ops,
+    backend: BackendBase,
     centers: np.ndarray,
     max_iter: int,
     tol: float = 0.0,
-    watch: Watch | None = None,
+    monitor: Monitor | None = None,
     traced: bool = False,
     stage: Stage | None = None,
 ) -> Descent:
     """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
     stage = Stage() if stage is None else stage
     r, k, d = centers.shape
-    allowed = tol and tol * ops.scatter / (float(ops.points.total_weight) * d)
-    watch = Watch() if watch is None else watch
-    own = None if watch.each else ops.descend(centers, Descending(max_iter, allowed, traced, watch))
+    allowed = tol and tol * backend.scatter / (float(backend.points.total_weight) * d)
+    monitor = Monitor() if monitor is None else monitor
+    own = (
+        None
+        if monitor.every_iteration
+        else backend.loops.lloyd(centers, LloydSettings(max_iter, allowed, traced, monitor))
+    )
     if own is not None:
-        return Descent(own.centers, [stop or watch.early for stop in own.stop], _trace(own))
+        return Descent(own.centers, [stop or monitor.stop_reason for stop in own.stop], _trace(own))
     passed: dict[tuple[int, int], None] = {}  # in order
-    totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    if (left := stage.state) is None:
-        first, ended, stops, course = 0, centers.copy(), [Stop.MAX_ITER] * r, Course(r)
-        active, labels = np.arange(r), ops.blank(r)
+    totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
+    if (saved := stage.state) is None:
+        first, ended, stops, recorder = 0, centers.copy(), [Stop.MAX_ITER] * r, TraceRecorder(r)
+        active, labels = np.arange(r), backend.blank_labels(r)
     else:
-        first, ended, stops, course = left["made"], left["ended"], left["stops"], Course.resumed(left["trace"])
-        active, centers, passed = left["active"], left["centers"], dict.fromkeys(map(tuple, left["passed"].tolist()))
-        labels = ops.blank(len(active))
-        totals = totals[active] + ops.assign(left["labelled"], labels).totals
+        first, ended, stops, recorder = (
+            saved["made"],
+            saved["ended"],
+            saved["stops"],
+            TraceRecorder.resumed(saved["trace"]),
+        )
+        active, centers, passed = saved["active"], saved["centers"], dict.fromkeys(map(tuple, saved["passed"].tolist()))
+        labels = backend.blank_labels(len(active))
+        totals = totals[active] + backend.assign(saved["labelled"], labels).totals
     for iteration in range(first, max_iter):
-        step = ops.assign(centers, labels)  # eq. 4
+        step = backend.assign(centers, labels)  # eq. 4
         totals = totals + step.totals
-        moved = ops.grid.centroids(relocate(ops, centers, labels, totals), centers)  # eq. 3
-        cost = _between(ops, totals) if traced or watch.each else np.full(len(active), np.nan)
+        moved = backend.grid.centroids(relocate(backend, centers, labels, totals), centers)  # eq. 3
+        cost = _traced_inertia(backend, totals) if traced or monitor.every_iteration else np.full(len(active), np.nan)
         if traced:
             if iteration == 0:
-                course.start(ops.objective(centers, labels))
-            course.add(active, cost, step.changed)
+                recorder.start(backend.objective(centers, labels))
+            recorder.add(active, cost, step.changed)
         log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
         shift = in_order(in_order((moved - centers) ** 2)) if tol else np.zeros(len(centers))
         labelled, centers = centers, moved
@@ -203,22 +239,22 @@ def descend(
             stage.keep({
                 "made": iteration + 1, "active": active[keep], "labelled": labelled[keep], "centers": centers[keep],
                 "ended": ended.copy(), "stops": stops.copy(), "passed": partial(_pairs, passed, len(passed)),
-                "trace": course.kept,
+                "trace": recorder.kept,
             })  # fmt: skip
-        watch.tell(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
-        if watch.hurried():
+        monitor.report(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
+        if monitor.should_hurry():
             for i in keep:
-                stops[active[i]] = watch.early
+                stops[active[i]] = monitor.stop_reason
             break
         if over.any():
             active, centers, totals = active[keep], centers[keep], totals[keep]
-            labels = ops.take(labels, keep)
+            labels = backend.take_labels(labels, keep)
         if len(active) == 0:
             break
-    return Descent(ended, stops, course.trace())
+    return Descent(ended, stops, recorder.trace())
 
 
-def _trace(own: Descended) -> Trace:
+def _trace(own: LloydRun) -> Trace:
     """The trace of descents that the backend ran by itself."""
     best = np.where(np.isnan(own.current), np.nan, np.fmin.accumulate(own.current, axis=1))
     return Trace(own.current, best, own.changed)
@@ -242,7 +278,7 @@ def _print(totals: np.ndarray) -> int:
     return int.from_bytes(hashlib.blake2b(totals.tobytes(), digest_size=8).digest())
 
 
-def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:
+def relocate(backend: BackendBase, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:
     """Give empty clusters the points farthest from their centres, one each, as scikit-learn does.
 
     The point leaves the total of its old cluster; labels follow at the next assignment. centers (R, K, d) are
@@ -253,9 +289,9 @@ def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) 
         return totals
     totals = totals.copy()
     for r in np.flatnonzero(empty.any(axis=1)):
-        rows, owners = ops.farthest(centers[r], labels, int(r), int(empty[r].sum()))
-        weights = None if ops.points.weights is None else ops.points.weights_at(rows)
-        terms = np.concatenate(quantize(ops.rows(rows), weights, ops.grid), axis=1).astype(np.int64)
+        rows, owners = backend.farthest(centers[r], labels, int(r), int(empty[r].sum()))
+        weights = None if backend.points.weights is None else backend.points.weights_at(rows)
+        terms = np.concatenate(quantize(backend.rows(rows), weights, backend.grid), axis=1).astype(np.int64)
         for k, owner, term in zip(np.flatnonzero(empty[r]), owners, terms, strict=False):
             totals[r, owner] -= term
             totals[r, k] = term
@@ -263,19 +299,23 @@ def relocate(ops: Ops, centers: np.ndarray, labels: Labels, totals: np.ndarray) 
 
 
 def finish(
-    ops: Ops, found: Descent, batch: Sequence[int], indices: np.ndarray | None = None, labels: Labels | None = None
-) -> Finished:
+    backend: BackendBase,
+    found: Descent,
+    batch: Sequence[int],
+    indices: np.ndarray | None = None,
+    labels: Labels | None = None,
+) -> FinishedBatch:
     """Round the centres to the dtype of the points, then label by them: what is returned is consistent.
 
     A search for labels hands in those it found, and keeps them.
     """
-    centers = found.centers.astype(ops.points.dtype)
+    centers = found.centers.astype(backend.points.dtype)
     wide = centers.astype(np.float64)
-    labels = ops.label(wide) if labels is None else labels
-    inertia = ops.objective(wide, labels)
+    labels = backend.label(wide) if labels is None else labels
+    inertia = backend.objective(wide, labels)
     best = int(inertia.argmin())  # the first of equals: equal partitions have equal bits
-    kept = ops.fetch(labels, best)
-    return Finished(
+    kept = backend.fetch_labels(labels, best)
+    return FinishedBatch(
         numbers=list(batch),
         inertia=inertia,
         best=best,
@@ -287,12 +327,13 @@ def finish(
     )
 
 
-def _between(ops: Ops, totals: np.ndarray) -> np.ndarray:
+def _traced_inertia(backend: BackendBase, totals: np.ndarray) -> np.ndarray:
     """J at the centroids of the clusters as total scatter less the scatter between clusters: (R,).
 
-    No pass over the points; good to about 1e-15 of the total scatter, which is enough for a trace.
+    No pass over the points; good to about 1e-15 of the total scatter, which is enough for a trace. `Grid.explained` is
+    the same before rounding; traces have had these bits since they were first written down.
     """
-    offset = np.broadcast_to(ops.grid.offset, (*totals.shape[:2], ops.points.d))
-    away = ops.grid.centroids(totals, offset) - offset
-    between = in_order(ops.grid.weights(totals) * in_order(away**2))
-    return np.maximum(ops.scatter - between, 0.0)
+    offset = np.broadcast_to(backend.grid.offset, (*totals.shape[:2], backend.points.d))
+    away = backend.grid.centroids(totals, offset) - offset
+    between = in_order(backend.grid.weights(totals) * in_order(away**2))
+    return np.maximum(backend.scatter - between, 0.0)

@@ -1,9 +1,9 @@
 """Who watches a search: Ctrl-C, a time limit, the caller's callback, a progress bar, a checkpoint.
 
-An algorithm has one thing to ask, whether to stop (`Watch.over`, `Watch.halted`), and one to tell, how far it has come
-(`Watch.tell`). A backend that runs whole restarts by itself tells it now and then (`Watch.glance`), which is enough for
-a bar; where every iteration is wanted (`Watch.each`), it is not asked to. What is worth keeping in a checkpoint is done
-in stages (`Watch.stage`).
+An algorithm has one thing to ask, whether to stop (`Monitor.over`, `Monitor.halted`), and one to tell, how far it has come
+(`Monitor.tell`). A backend that runs whole restarts by itself tells it now and then (`Monitor.glance`), which is enough for
+a bar; where every iteration is wanted (`Monitor.each`), it is not asked to. What is worth keeping in a checkpoint is done
+in stages (`Monitor.stage`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from gputabu.algorithms.checkpoint import Checkpoint, Stage
-from gputabu.algorithms.progress import Ledger
+from gputabu.algorithms.progress import ProgressEstimate
 from gputabu.algorithms.progress_bars import INTERVAL, Bar, Lines, open_bar
 from gputabu.core.interrupts import Interrupts
 from gputabu.core.results import Stop
@@ -85,7 +85,7 @@ class Progress:
 Callback = Callable[[Progress], Any]
 
 
-class Watch:
+class Monitor:
     """What a search asks and tells. `opened` is the context in which it runs."""
 
     def __init__(
@@ -100,17 +100,17 @@ class Watch:
         self.n_clusters, self.best = 0, math.inf
         self.batch = np.zeros(0, np.uint64)  # numbers of the restarts that run
         self.phase, self.max_iter = "search", 1
-        self.ledger = Ledger(1, 1)
+        self.estimate = ProgressEstimate(1, 1)
         self._stopped = False  # by the callback
         self._bar: Bar | Lines | None = None
         self._shown = -math.inf
         self._lock = threading.Lock()
-        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self.over)
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self.should_stop)
 
     @contextmanager
-    def opened(self, n_clusters: int, ledger: Ledger) -> Iterator[Watch]:
+    def opened(self, n_clusters: int, ledger: ProgressEstimate) -> Iterator[Monitor]:
         """While this context is open, Ctrl-C only asks, and there is a bar if one is wanted; it leaves a checkpoint."""
-        self.n_clusters, self.ledger = n_clusters, ledger
+        self.n_clusters, self.estimate = n_clusters, ledger
         with ExitStack() as stack:
             stack.enter_context(self.interrupts)
             if self.checkpoint is not None:
@@ -135,7 +135,7 @@ class Watch:
         return Stop.INTERRUPTED if self.interrupts.asked else Stop.CALLBACK if self._stopped else None
 
     @property
-    def early(self) -> Stop:
+    def stop_reason(self) -> Stop:
         """Why a restart that was not finished has ended."""
         return self.halted or Stop.MAX_TIME
 
@@ -144,55 +144,55 @@ class Watch:
         return self.deadline < math.inf
 
     @property
-    def each(self) -> bool:
+    def every_iteration(self) -> bool:
         """Whether every iteration is to be told of, or can be kept, as it is made."""
         return self.callback is not None or self.checkpoint is not None
 
-    def hurried(self) -> bool:
+    def should_hurry(self) -> bool:
         """Whether what is before and behind the search is to end too: halted, or so much later than the time allows."""
         return self.halted is not None or (self.timed and time.perf_counter() >= self.latest)
 
-    def over(self) -> bool:
+    def should_stop(self) -> bool:
         """Whether the search is to end: halted, or out of time."""
         return self.halted is not None or (self.timed and time.perf_counter() >= self.deadline)
 
-    def due(self) -> bool:
+    def report_due(self) -> bool:
         """Whether it is time for a glance: never without a bar."""
         return self._bar is not None and time.perf_counter() - self._shown >= INTERVAL
 
     # -- to be told ------------------------------------------------------------------------------
 
-    def through(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
+    def batches(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
         """The batches of restarts, one after the other, until the search is to end; the first in any case."""
         for i, batch in enumerate(batches):
-            if i and self.over():
+            if i and self.should_stop():
                 break
             self.batch = np.array(batch, np.uint64)
-            self.ledger.begin(len(batch), first=i == 0)
-            self.enter("search", self.ledger.max_iter)
+            self.estimate.begin(len(batch), first=i == 0)
+            self.begin_phase("search", self.estimate.max_iter)
             yield batch
 
     def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
         """What a stage of the batch comes to; with a checkpoint from where it was left: see `gputabu.algorithms.checkpoint`."""
         return work(Stage()) if self.checkpoint is None else self.checkpoint.stage(name, work)
 
-    def concluded(self, made: np.ndarray, inertia: np.ndarray) -> None:
+    def batch_ended(self, made: np.ndarray, inertia: np.ndarray) -> None:
         """All restarts of the batch have ended, after so many iterations (R,), at J (R,)."""
         if self._bar is not None:
-            self.enter("search", self.max_iter)
+            self.begin_phase("search", self.max_iter)
             self._note(np.arange(len(made)), made, inertia, np.ones(len(made), np.bool_))
 
-    def cluster(self, n_clusters: int) -> None:
+    def begin_k(self, n_clusters: int) -> None:
         """Another K begins."""
         self.n_clusters, self.best = n_clusters, math.inf
 
-    def enter(self, phase: str, max_iter: int) -> None:
+    def begin_phase(self, phase: str, max_iter: int) -> None:
         """Another phase begins; behind the search no restart goes on."""
         if phase == "refine":
-            self.ledger.ended[:] = True
+            self.estimate.ended[:] = True
         self.phase, self.max_iter = phase, max_iter
 
-    def tell(self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
+    def report(self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
         """An iteration of the restarts `active` (A,), positions in the batch, is made.
 
         J (A,), the best J (A,), and which of them end with it (A,) bool.
@@ -200,7 +200,7 @@ class Watch:
         if self.callback is None and self._bar is None:
             return
         self._note(active, iteration, best, ended)
-        if self.due():
+        if self.report_due():
             self._show(iteration)
         if self.callback is not None and not self._stopped:
             answer = self.callback(self._progress(iteration, active, cost))
@@ -208,7 +208,7 @@ class Watch:
                 raise TypeError(f"callback returned {answer!r}, which must be True to stop, or False or None to go on.")
             self._stopped = bool(answer)
 
-    def glance(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
+    def report_restarts(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
         """How far the restarts of the batch are: iterations made, best J, whether they have ended, (R,) each.
 
         From any thread; J may be NaN where there is none yet.
@@ -220,19 +220,19 @@ class Watch:
     def _note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray) -> None:
         self.best = float(np.fmin(self.best, np.fmin.reduce(best, initial=math.inf)))
         if self.phase == "search":
-            self.ledger.note(active, made, best, ended)
+            self.estimate.note(active, made, best, ended)
 
     def _progress(self, iteration: int, active: np.ndarray, cost: np.ndarray) -> Progress:
         return Progress(
             self.phase, iteration, self.max_iter, self.best, self.batch[active].astype(np.int64), cost.copy(),
-            self.ledger.done, self.ledger.restarts, self.n_clusters, self.elapsed,
+            self.estimate.done, self.estimate.restarts, self.n_clusters, self.elapsed,
         )  # fmt: skip
 
     def _show(self, iteration: int) -> None:
         if self._bar is None:
             return
         self._shown = time.perf_counter()
-        fraction, left = self.ledger.fraction, self.ledger.left(self.elapsed)
+        fraction, left = self.estimate.fraction, self.estimate.left(self.elapsed)
         if self.timed:
             remaining = max(0.0, self.deadline - time.perf_counter())
             fraction = max(fraction, self.elapsed / (self.elapsed + remaining))
@@ -240,7 +240,7 @@ class Watch:
         self._bar.show(fraction, self._text(self.phase, iteration), left if self.phase == "search" else math.inf)
 
     def _text(self, phase: str, iteration: int) -> str:
-        return self.ledger.text(phase, iteration or self.ledger.furthest, self.n_clusters, self.best)
+        return self.estimate.text(phase, iteration or self.estimate.furthest, self.n_clusters, self.best)
 
 
 def check_callback(callback: object) -> Callback | None:

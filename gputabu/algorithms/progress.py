@@ -11,7 +11,7 @@ import numpy as np
 PHASES = {"start": "K-Means before the search", "refine": "refining"}
 
 
-class Ledger:
+class ProgressEstimate:
     """Of R restarts of one search, in batches.
 
     The time left is that of the iterations left if J falls no further: then `patience` ends a restart. Restarts that
@@ -30,7 +30,7 @@ class Ledger:
         self.best, self.ended = np.full(count, np.inf), np.zeros(count, np.bool_)
 
     def note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray) -> None:
-        """Restarts at these positions of the batch have made so many iterations: see `gputabu.algorithms.monitor.Watch.tell`."""
+        """Restarts at these positions of the batch have made so many iterations: see `gputabu.algorithms.monitor.Monitor.tell`."""
         self.made[active] = made
         lower = best < self.best[active]
         self.fell[active[lower]] = self.made[active[lower]]
@@ -86,7 +86,7 @@ class Ledger:
         return ", ".join(parts + ([f"{self.done} of {self.restarts} restarts"] if self.restarts > 1 else []))
 
 
-class LadderLedger(Ledger):
+class SweepEstimate(ProgressEstimate):
     """Of clusterings of several K, some of them several times: the work of one grows with K."""
 
     def __init__(self, ks: list[int], times: int, restarts: int) -> None:

@@ -19,21 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.algorithms import lloyd, seeding
-from gputabu.algorithms.checkpoint import Stage, identify
-from gputabu.algorithms.monitor import Callback, Watch
-from gputabu.algorithms.progress import Ledger
-from gputabu.algorithms.restarts import Finished, announce, batches, gather, restart_numbers
-from gputabu.algorithms.tabu_list import Best, Memory
-from gputabu.algorithms.trace import Course
-from gputabu.backend import Devices, admit, hold, home
+from gputabu.algorithms import lloyd
+from gputabu.algorithms.checkpoint import Stage
+from gputabu.algorithms.monitor import Callback, Monitor
+from gputabu.algorithms.parameters import documented
+from gputabu.algorithms.restarts import (
+    FinishedBatch,
+    Search,
+    run_restarts,
+)
+from gputabu.algorithms.seeding import Init
+from gputabu.algorithms.tabu_list import Best, TabuList
+from gputabu.algorithms.trace import TraceRecorder
+from gputabu.backend import BackendChoice, Devices, as_points
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.arithmetic.rules import lowest
-from gputabu.backend.contract import Labels, Ops, Orders, Surveyed
+from gputabu.backend.base import BackendBase, Survey
+from gputabu.backend.contract import Labels
+from gputabu.backend.loops import QuantizedSettings
 from gputabu.core.log import log
 from gputabu.core.results import Clustering, Stop, Trace
 from gputabu.core.validation import check_choice, check_int, check_n_clusters, check_real
-from gputabu.data.memmaps import labels_file
+from gputabu.data.points import Shape
 
 #: Whether a tabu entry of cluster k forbids a point to that cluster only, or to all.
 SCOPES = ("cluster", "global")
@@ -74,16 +81,16 @@ class State:
     means: np.ndarray  # (R, K) M_c, row numbers
     labels: Labels  # (R, N) of M_c
     totals: np.ndarray  # (R, K, C) of the clusters of M_c
-    seen: Surveyed  # what the survey of M_c found: J_c and the candidates for the next move
-    memory: Memory
+    seen: Survey  # what the survey of M_c found: J_c and the candidates for the next move
+    memory: TabuList
     best: Best
 
-    def take(self, ops: Ops, restarts: np.ndarray) -> State:
+    def take(self, backend: BackendBase, restarts: np.ndarray) -> State:
         """These restarts only."""
-        seen = Surveyed(self.seen.cost[restarts], self.seen.index[restarts], self.seen.inside[restarts])
+        seen = Survey(self.seen.cost[restarts], self.seen.index[restarts], self.seen.inside[restarts])
         return State(
             self.means[restarts],
-            ops.take(self.labels, restarts),
+            backend.take_labels(self.labels, restarts),
             self.totals[restarts],
             seen,
             self.memory.take(restarts),
@@ -91,6 +98,7 @@ class State:
         )
 
 
+@documented
 def search(
     X: object,
     n_clusters: int,
@@ -106,7 +114,7 @@ def search(
     scope: str = "cluster",
     n_neighbors: int = 1,
     seed: int = 0,
-    backend: str = "auto",
+    backend: BackendChoice = "auto",
     device: Devices = None,
     labels_out: object = None,
     checkpoint: object = None,
@@ -117,20 +125,15 @@ def search(
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
-    n_clusters : int
-    weights : (N,) array, optional
+    %(data)s
     init : {"random", "k-means++"}, (K, d) centres or (K,) row numbers
         Centres that are not data points are moved to the nearest one.
-    restarts : int or sequence of int
-        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    %(restarts)s
     max_iter : int
         IT_max, iterations of the tabu search.
     patience : int, optional
         r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
-    max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two runs differ. The refinement of
-        the best may take a tenth of it more.
+    %(max_time)s
     target : float
         J at which a restart stops; 0 for none.
     refine : {"lloyd", "centroid", "hartigan"}
@@ -140,19 +143,8 @@ def search(
         Whether a point once used as the mean of a cluster is forbidden to that cluster, or to all.
     n_neighbors : int
         Neighbours evaluated per iteration (R in section IV-B); the best by J is moved to.
-    seed : int
-    backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    labels_out : path or (N,) array of int32 or int64, optional
-        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
-    checkpoint : path, optional
-        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
-        it, with the bits of one that was never stopped; it must be of the same points and parameters.
-    progress : bool
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
+    %(execution)s
+    %(watching)s
 
     Returns
     -------
@@ -165,74 +157,112 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
-    watch = Watch(callback, progress, max_time, checkpoint)
-    points = admit(X, weights)
-    k = check_n_clusters(n_clusters, points.n)
-    plan = Plan.checked(max_iter, patience, scope, n_neighbors, target, points.n)
-    check_choice("refine", refine, REFINEMENTS)
-    numbers = restart_numbers(restarts)
-    out = labels_file(labels_out, points.n)
-    ledger = Ledger(len(numbers), plan.max_iter, plan.patience)
-    with hold(points, backend, device) as ops, watch.opened(k, ledger):
-        announce(points, k, numbers, ops.name)
-        start = seeding.starts(ops, init, k, seed)
-        identify(watch, ops, {
-            "search": "quantized", "n_clusters": k, "init": start.name, "restarts": numbers, **asdict(plan),
-            "refine": refine, "seed": seed,
-        })  # fmt: skip
-
-        def work(batch: Sequence[int]) -> Finished:
-            begun = watch.stage("seeds", lambda stage: start.indices(batch, stage))
-            found, means = run(ops, begun, plan, refine, watch)
-            return lloyd.finish(ops, found, batch, means)
-
-        return home(gather(ops, watch, batches(numbers, points.n), work), points, out)
+    monitor = Monitor(callback, progress, max_time, checkpoint)
+    points = as_points(X, weights)
+    checked = QuantizedSearch.checked(
+        points.shape, n_clusters, init=init, max_iter=max_iter, patience=patience, target=target, refine=refine, scope=scope,
+        n_neighbors=n_neighbors, seed=seed,
+    )  # fmt: skip
+    return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
 
-def run(ops: Ops, means: np.ndarray, plan: Plan, refine: str, watch: Watch) -> tuple[lloyd.Descent, np.ndarray]:
+@dataclass(frozen=True)
+class QuantizedSearch(Search):
+    """QM-TS with its parameters, checked."""
+
+    k: int
+    seed: int
+    init: Init
+    plan: Plan
+    refine: str
+    name = "quantized"
+
+    @classmethod
+    def checked(
+        cls,
+        shape: Shape,
+        n_clusters: int,
+        *,
+        init: object,
+        max_iter: int,
+        patience: int | None,
+        target: float,
+        refine: str,
+        scope: str,
+        n_neighbors: int,
+        seed: int,
+    ) -> QuantizedSearch:
+        k = check_n_clusters(n_clusters, shape.n)
+        plan = Plan.checked(max_iter, patience, scope, n_neighbors, target, shape.n)
+        check_choice("refine", refine, REFINEMENTS)
+        return cls(k, seed, Init.checked(init, k, seed, shape), plan, refine)
+
+    @property
+    def max_iter(self) -> int:  # type: ignore[override]
+        return self.plan.max_iter
+
+    @property
+    def patience(self) -> int:  # type: ignore[override]
+        return self.plan.patience
+
+    def identity(self) -> dict[str, Any]:
+        start = {"n_clusters": self.k, "init": self.init.name}
+        return {**start, **asdict(self.plan), "refine": self.refine, "seed": self.seed}
+
+    def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
+        means = monitor.stage("seeds", lambda stage: self.init.indices(backend, batch, stage))
+        found, best = run(backend, means, self.plan, self.refine, monitor)
+        return lloyd.finish(backend, found, batch, best)
+
+
+def run(
+    backend: BackendBase, means: np.ndarray, plan: Plan, refine: str, monitor: Monitor
+) -> tuple[lloyd.Descent, np.ndarray]:
     """Explore from means (R, K) and refine: the centres found, and the M_b (R, K) they come from.
 
-    By the backend itself where it can (`Ops.explore`) and not every iteration is watched, otherwise pass by pass.
+    By the backend itself where it can (`BackendBase.explore`) and not every iteration is watched, otherwise pass by pass.
     """
     rounds = 1 if refine == "centroid" else lloyd.REFINE_ITER
-    orders = Orders(plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, watch)
-    own = ops.explore(means, orders) if plan.n_neighbors == 1 and not watch.each else None
+    orders = QuantizedSettings(
+        plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, monitor
+    )
+    own = backend.loops.quantized(means, orders) if plan.n_neighbors == 1 and not monitor.every_iteration else None
     if own is None:
-        best, stops, trace = watch.stage("search", lambda stage: explore(ops, means, plan, watch, stage))
-        centers = lloyd.refined(ops, ops.rows(best), refine, watch)
+        best, stops, trace = monitor.stage("search", lambda stage: explore(backend, means, plan, monitor, stage))
+        centers = lloyd.refined(backend, backend.rows(best), refine, monitor)
         return lloyd.Descent(centers, stops, trace), best
     if own.centers is None:
-        centers = lloyd.refined(ops, ops.rows(own.means), refine, watch)
+        centers = lloyd.refined(backend, backend.rows(own.means), refine, monitor)
     else:
-        centers = lloyd.further(ops, own.centers, refine, watch)
+        centers = lloyd.further(backend, own.centers, refine, monitor)
     moves = np.where(np.isnan(own.current[:, 1:]), -1, (own.path[:, 1:] != own.path[:, :-1]).sum(axis=2))
-    stops = [stop or watch.early for stop in own.stop]
+    stops = [stop or monitor.stop_reason for stop in own.stop]
     return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
 
 
 def explore(
-    ops: Ops, means: np.ndarray, plan: Plan, watch: Watch, stage: Stage
+    backend: BackendBase, means: np.ndarray, plan: Plan, monitor: Monitor, stage: Stage
 ) -> tuple[np.ndarray, list[Stop], Trace]:
     """Run R searches from means (R, K), as in the flow chart (figure 2) up to the refinement: M_b (R, K), …"""
     r = len(means)
-    if (left := stage.state) is None:
-        made, state = 0, begin(ops, means, plan)
-        course = Course(r)
-        course.start(state.best.cost, means)
+    if (saved := stage.state) is None:
+        made, state = 0, begin(backend, means, plan)
+        recorder = TraceRecorder(r)
+        recorder.start(state.best.cost, means)
         ended = means.copy()
         met = plan.reached(state.best.cost)
         stops = [Stop.TARGET if now else Stop.MAX_ITER for now in met]
         active = np.flatnonzero(~met)
         if 0 < len(active) < r:
-            state = state.take(ops, active)
+            state = state.take(backend, active)
     else:
-        made, active, ended, stops = left["made"], left["active"], left["ended"], left["stops"]
-        state, course = resume(ops, left, plan), Course.resumed(left["trace"])
+        made, active, ended, stops = saved["made"], saved["active"], saved["ended"], saved["stops"]
+        state, recorder = resume(backend, saved, plan), TraceRecorder.resumed(saved["trace"])
     for iteration in range(made + 1, plan.max_iter + 1 if len(active) else 1):
         before = state.means
-        state = step(ops, state, plan)
+        state = step(backend, state, plan)
         moves = (state.means != before).sum(axis=1)
-        course.add(active, state.seen.cost, moves, state.means, state.best.cost)
+        recorder.add(active, state.seen.cost, moves, state.means, state.best.cost)
         ended[active] = state.best.means
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), state.best.cost.min())
         met = plan.reached(state.best.cost)
@@ -245,38 +275,38 @@ def explore(
             stage.keep({
                 "made": iteration, "active": active[keep], "means": state.means[keep], "tabu": state.memory.rows[keep],
                 "cost": state.best.cost[keep], "best": state.best.means[keep], "stale": state.best.stale[keep],
-                "ended": ended.copy(), "stops": stops.copy(), "trace": course.kept,
+                "ended": ended.copy(), "stops": stops.copy(), "trace": recorder.kept,
             })  # fmt: skip
-        watch.tell(iteration, active, state.seen.cost, state.best.cost, over | last)
+        monitor.report(iteration, active, state.seen.cost, state.best.cost, over | last)
         if over.all() or last:
             break
-        if watch.over():
+        if monitor.should_stop():
             for i in active[keep]:
-                stops[i] = watch.early
+                stops[i] = monitor.stop_reason
             break
         if over.any():
-            active, state = active[keep], state.take(ops, keep)
-    return ended, stops, course.trace()
+            active, state = active[keep], state.take(backend, keep)
+    return ended, stops, recorder.trace()
 
 
-def begin(ops: Ops, means: np.ndarray, plan: Plan, memory: Memory | None = None) -> State:
+def begin(backend: BackendBase, means: np.ndarray, plan: Plan, memory: TabuList | None = None) -> State:
     """M_c = M_b = M^(0), and J_b; nothing is forbidden yet, or what is in `memory`."""
     r, k = means.shape
-    d = ops.points.d
-    totals = np.zeros((r, k, Totals.columns(d, ops.points.weights is not None)), np.int64)
-    memory = Memory(r, k, shared=plan.scope == "global") if memory is None else memory
-    labels = ops.blank(r)
-    totals, seen = evaluate(ops, means, labels, totals, memory.rows, plan)
+    d = backend.points.d
+    totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
+    memory = TabuList(r, k, shared=plan.scope == "global") if memory is None else memory
+    labels = backend.blank_labels(r)
+    totals, seen = evaluate(backend, means, labels, totals, memory.rows, plan)
     return State(means, labels, totals, seen, memory, Best.start(seen.cost, means))
 
 
-def resume(ops: Ops, left: dict[str, Any], plan: Plan) -> State:
+def resume(backend: BackendBase, saved: dict[str, Any], plan: Plan) -> State:
     """The state that was left: labels, totals and what the survey saw follow from M_c and the tabu list."""
-    state = begin(ops, left["means"], plan, Memory.resumed(left["tabu"], plan.scope == "global"))
-    return replace(state, best=Best(left["cost"], left["best"], left["stale"]))
+    state = begin(backend, saved["means"], plan, TabuList.resumed(saved["tabu"], plan.scope == "global"))
+    return replace(state, best=Best(saved["cost"], saved["best"], saved["stale"]))
 
 
-def step(ops: Ops, state: State, plan: Plan) -> State:
+def step(backend: BackendBase, state: State, plan: Plan) -> State:
     """One iteration: move to the best neighbour, whether it is better or not, and forbid the way back."""
     r, k = state.means.shape
     m = plan.n_neighbors
@@ -285,14 +315,14 @@ def step(ops: Ops, state: State, plan: Plan) -> State:
     labels, totals, rows = state.labels, state.totals, state.memory.rows
     if m > 1:
         each = np.repeat(np.arange(r), m)
-        labels, totals, rows = ops.take(labels, each), totals[each], rows[each]
+        labels, totals, rows = backend.take_labels(labels, each), totals[each], rows[each]
     means = proposed.reshape(r * m, k)
-    totals, seen = evaluate(ops, means, labels, totals, rows, plan)
+    totals, seen = evaluate(backend, means, labels, totals, rows, plan)
     moved = State(means, labels, totals, seen, state.memory, state.best)
     if m > 1:
         won = np.arange(r) * m + lowest(seen.cost.reshape(r, m))
-        seen = Surveyed(seen.cost[won], seen.index[won], seen.inside[won])
-        moved = State(means[won], ops.take(labels, won), totals[won], seen, state.memory, state.best)
+        seen = Survey(seen.cost[won], seen.index[won], seen.inside[won])
+        moved = State(means[won], backend.take_labels(labels, won), totals[won], seen, state.memory, state.best)
     return replace(moved, best=state.best.updated(moved.seen.cost, moved.means))
 
 
@@ -312,10 +342,10 @@ def neighbours(state: State) -> np.ndarray:
 
 
 def evaluate(
-    ops: Ops, means: np.ndarray, labels: Labels, totals: np.ndarray, tabu_rows: np.ndarray, plan: Plan
-) -> tuple[np.ndarray, Surveyed]:
+    backend: BackendBase, means: np.ndarray, labels: Labels, totals: np.ndarray, tabu_rows: np.ndarray, plan: Plan
+) -> tuple[np.ndarray, Survey]:
     """Relabel by the quantized means (eq. 15), then J at the centroids (eq. 2) and the next candidates."""
-    centers = ops.rows(means)
-    totals = totals + ops.assign(centers, labels).totals
-    centroids = ops.grid.centroids(totals, centers)
-    return totals, ops.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)
+    centers = backend.rows(means)
+    totals = totals + backend.assign(centers, labels).totals
+    centroids = backend.grid.centroids(totals, centers)
+    return totals, backend.survey(centroids, labels, tabu_rows, plan.scope == "global", plan.n_neighbors)

@@ -21,24 +21,29 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from gputabu.algorithms import lloyd
-from gputabu.algorithms.checkpoint import Stage, digest, identify
-from gputabu.algorithms.monitor import Callback, Watch
-from gputabu.algorithms.progress import Ledger
-from gputabu.algorithms.restarts import Finished, announce, batches, gather, restart_numbers
-from gputabu.algorithms.trace import Course
-from gputabu.backend import Devices, admit, hold, home, to_numpy
+from gputabu.algorithms.checkpoint import Stage, digest
+from gputabu.algorithms.monitor import Callback, Monitor
+from gputabu.algorithms.parameters import documented
+from gputabu.algorithms.restarts import (
+    FinishedBatch,
+    Search,
+    run_restarts,
+)
+from gputabu.algorithms.trace import TraceRecorder
+from gputabu.backend import BackendChoice, Devices, as_points, to_numpy
 from gputabu.backend.arithmetic.constants import NOISE
 from gputabu.backend.arithmetic.fixed_point import Totals
-from gputabu.backend.contract import Labels, Lot, Ops
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Labels, TrialBatch
 from gputabu.core.log import log
 from gputabu.core.results import Clustering, Stop, Trace
 from gputabu.core.validation import check_choice, check_int, check_labels, check_n_clusters, check_optional, check_real
-from gputabu.data.memmaps import labels_file
-from gputabu.data.points import Points
+from gputabu.data.points import Points, Shape
 
 #: What `init=` accepts by name.
 METHODS = ("random",)
@@ -91,6 +96,7 @@ class State:
     way: np.ndarray  # (R, 2) int32: the trial that led here, or -1, and whether A_b is its
 
 
+@documented
 def search(
     X: object,
     n_clusters: int,
@@ -104,7 +110,7 @@ def search(
     keep: float = 0.95,
     refine: str | None = None,
     seed: int = 0,
-    backend: str = "auto",
+    backend: BackendChoice = "auto",
     device: Devices = None,
     labels_out: object = None,
     checkpoint: object = None,
@@ -115,12 +121,9 @@ def search(
 
     Parameters
     ----------
-    X : (N, d) array, on the host or on a GPU, a file or anything else that `gputabu.chunked` reads, or Points
-    n_clusters : int
-    weights : (N,) array, optional
+    %(data)s
     init : "random" or (N,) labels from 0 to K - 1
-    restarts : int or sequence of int
-        How many restarts, or the numbers of those to run; restart r does not depend on the others.
+    %(restarts)s
     max_iter : int
         IT_max, iterations of the tabu search; all of them are made.
     n_trials : int
@@ -133,19 +136,8 @@ def search(
         None returns the best labelling that was found, as the paper does: `labels` need not be the nearest of
         `centers`, which are its centroids. "lloyd" begins K-Means from these, "hartigan"
         goes on with single moves: points change cluster, one at a time, until no such move lowers J.
-    seed : int
-    backend : {"auto", "cuda", "numba", "numpy"}
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    labels_out : path or (N,) array of int32 or int64, optional
-        Where to write the labels: an array, such as a memory map, or a .npy file that is made.
-    checkpoint : path, optional
-        A file in which the state of the search is kept, every half minute. Where there is one, the search goes on from
-        it, with the bits of one that was never stopped; it must be of the same points and parameters.
-    progress : bool
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration; it ends the search by returning True. See `gputabu.Progress`.
+    %(execution)s
+    %(watching)s
 
     Returns
     -------
@@ -158,77 +150,112 @@ def search(
     >>> found.inertia, sorted(found.centers.ravel().tolist())
     (1.0, [0.5, 10.5])
     """
-    watch = Watch(callback, progress, checkpoint=checkpoint)
-    points = admit(X, weights)
-    k = check_n_clusters(n_clusters, points.n)
-    plan = Plan.checked(max_iter, n_trials, tenure, keep)
-    check_optional("refine", refine, REFINEMENTS)
-    given = check_init(init, points.n, k)
-    check_int("seed", seed, 0, 2**64 - 1)
-    numbers = restart_numbers(restarts)
-    out = labels_file(labels_out, points.n)
-    with hold(points, backend, device) as ops, watch.opened(k, Ledger(len(numbers), plan.max_iter)):
-        announce(points, k, numbers, ops.name)
-        identify(watch, ops, {
-            "search": "reassignment", "n_clusters": k, "init": "random" if given is None else digest(given),
-            "restarts": numbers, **asdict(plan), "refine": refine, "seed": seed,
-        })  # fmt: skip
-
-        def lot(restarts: Sequence[int]) -> Lot:
-            return Lot(k, seed, np.array(restarts, np.uint64), step=0, n_trials=1, limit=0, given=given)
-
-        def work(batch: Sequence[int]) -> Finished:
-            states: list[State] = []  # not kept: it has labels
-            way, stops, trace = watch.stage("search", lambda its: explore(ops, lot(batch), plan, watch, its, states))
-            state = states[0] if states else retrace(ops, lot(batch), plan, way)
-            return conclude(ops, state, way, stops, trace, batch, refine, watch)
-
-        def relabel(batch: Finished) -> Labels:
-            if batch.way is None:
-                return ops.label(batch.centers[None].astype(np.float64))
-            return retrace(ops, lot([batch.numbers[batch.best]]), plan, batch.way).best_labels
-
-        cut = batches(numbers, width(points, k, plan.n_trials))
-        return home(gather(ops, watch, cut, work, relabel), points, out)
+    monitor = Monitor(callback, progress, checkpoint=checkpoint)
+    points = as_points(X, weights)
+    checked = ReassignmentSearch.checked(
+        points.shape, n_clusters, init=init, max_iter=max_iter, n_trials=n_trials, tenure=tenure, keep=keep, refine=refine,
+        seed=seed,
+    )  # fmt: skip
+    return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
 
-def width(points: Points, k: int, n_trials: int) -> int:
-    """What a restart holds, in points: the totals of all trials are held at once."""
-    return max(points.n, n_trials * k * Totals.columns(points.d, points.weights is not None))
+@dataclass(frozen=True)
+class ReassignmentSearch(Search):
+    """TSC with its parameters, checked."""
+
+    k: int
+    seed: int
+    given: np.ndarray | None  # (N,) labels to begin with; None for random ones
+    plan: Plan
+    refine: str | None
+    name = "reassignment"
+    patience = None
+
+    @classmethod
+    def checked(
+        cls,
+        shape: Shape,
+        n_clusters: int,
+        *,
+        init: object,
+        max_iter: int,
+        n_trials: int,
+        tenure: int,
+        keep: float,
+        refine: str | None,
+        seed: int,
+    ) -> ReassignmentSearch:
+        k = check_n_clusters(n_clusters, shape.n)
+        plan = Plan.checked(max_iter, n_trials, tenure, keep)
+        check_optional("refine", refine, REFINEMENTS)
+        given = check_init(init, shape.n, k)
+        return cls(k, check_int("seed", seed, 0, 2**64 - 1), given, plan, refine)
+
+    @property
+    def max_iter(self) -> int:  # type: ignore[override]
+        return self.plan.max_iter
+
+    def identity(self) -> dict[str, Any]:
+        start = {"n_clusters": self.k, "init": "random" if self.given is None else digest(self.given)}
+        return {**start, **asdict(self.plan), "refine": self.refine, "seed": self.seed}
+
+    def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
+        states: list[State] = []  # not kept: it has labels
+        start = self.start(batch)
+        way, stops, trace = monitor.stage(
+            "search", lambda stage: explore(backend, start, self.plan, monitor, stage, states)
+        )
+        state = states[0] if states else retrace(backend, start, self.plan, way)
+        return conclude(backend, state, way, stops, trace, batch, self.refine, monitor)
+
+    def start(self, restarts: Sequence[int]) -> TrialBatch:
+        """The labelling that each of these restarts begins with."""
+        numbers = np.array(restarts, np.uint64)
+        return TrialBatch(self.k, self.seed, numbers, step=0, n_trials=1, limit=0, given=self.given)
+
+    def labels(self, backend: BackendBase, batch: FinishedBatch) -> Labels:
+        if batch.way is None:
+            return super().labels(backend, batch)
+        return retrace(backend, self.start([batch.numbers[batch.best]]), self.plan, batch.way).best_labels
+
+    def width(self, points: Points) -> int:
+        """The totals of all trials are held at once."""
+        columns = Totals.columns(points.d, points.weights is not None)
+        return max(points.n, self.plan.n_trials * self.k * columns)
 
 
 def explore(
-    ops: Ops, start: Lot, plan: Plan, watch: Watch, stage: Stage, states: list[State]
+    backend: BackendBase, start: TrialBatch, plan: Plan, monitor: Monitor, stage: Stage, states: list[State]
 ) -> tuple[np.ndarray, list[Stop], Trace]:
     """Run R searches from the labelling that `start` draws or has; the last state goes to `states`.
 
     Returns the way (T, R, 2) there, on which `retrace` can follow.
     """
     everyone = np.arange(len(start.restarts))
-    if (left := stage.state) is None:
-        state, course, way = begin(ops, start, plan), Course(len(everyone)), list[np.ndarray]()
-        course.start(state.cost)
+    if (saved := stage.state) is None:
+        state, recorder, way = begin(backend, start, plan), TraceRecorder(len(everyone)), list[np.ndarray]()
+        recorder.start(state.cost)
     else:
-        state = replace(retrace(ops, start, plan, left["way"]), **{name: left[name] for name in KEPT})
-        course, way = Course.resumed(left["trace"]), list(left["way"])
+        state = replace(retrace(backend, start, plan, saved["way"]), **{name: saved[name] for name in KEPT})
+        recorder, way = TraceRecorder.resumed(saved["trace"]), list(saved["way"])
     stop = Stop.MAX_ITER
     for iteration in range(len(way) + 1, plan.max_iter + 1):
-        state = step(ops, state, drawn(start, plan, iteration))
-        course.add(everyone, state.cost, state.moves, best=state.best_cost)
+        state = step(backend, state, drawn(start, plan, iteration))
+        recorder.add(everyone, state.cost, state.moves, best=state.best_cost)
         way.append(state.way)
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(everyone), state.best_cost.min())
         rest = {name: getattr(state, name) for name in KEPT}
-        stage.keep({"way": partial(stacked, way, len(way)), "trace": course.kept, **rest})
+        stage.keep({"way": partial(stacked, way, len(way)), "trace": recorder.kept, **rest})
         last = np.full(len(everyone), iteration == plan.max_iter)
-        watch.tell(iteration, everyone, state.cost, state.best_cost, last)
-        if watch.halted:
-            stop = watch.halted
+        monitor.report(iteration, everyone, state.cost, state.best_cost, last)
+        if monitor.halted:
+            stop = monitor.halted
             break
     states.append(state)
-    return stacked(way, len(way)), [stop] * len(everyone), course.trace()
+    return stacked(way, len(way)), [stop] * len(everyone), recorder.trace()
 
 
-def drawn(start: Lot, plan: Plan, iteration: int) -> Lot:
+def drawn(start: TrialBatch, plan: Plan, iteration: int) -> TrialBatch:
     """The trials of an iteration."""
     return replace(start, step=iteration, n_trials=plan.n_trials, limit=plan.limit, given=None)
 
@@ -238,40 +265,40 @@ def stacked(way: list[np.ndarray], length: int) -> np.ndarray:
     return np.stack(way[:length])
 
 
-def retrace(ops: Ops, start: Lot, plan: Plan, way: np.ndarray) -> State:
+def retrace(backend: BackendBase, start: TrialBatch, plan: Plan, way: np.ndarray) -> State:
     """Go from the start along a way (T, R, 2): A_c and A_b, and their totals. One trial is drawn in each iteration."""
-    state = begin(ops, start, plan)
+    state = begin(backend, start, plan)
     totals, best = state.totals, state.best_totals
     for i, (chosen, better) in enumerate(zip(way[..., 0].astype(np.int64), way[..., 1] > 0, strict=True), start=1):
-        change = ops.adopt(state.labels, state.best_labels, drawn(start, plan, i), chosen, better)
+        change = backend.apply_trial(state.labels, state.best_labels, drawn(start, plan, i), chosen, better)
         totals = totals + change.totals
         best = np.where(better[:, None, None], totals, best)
     return replace(state, totals=totals, best_totals=best)
 
 
-def begin(ops: Ops, start: Lot, plan: Plan) -> State:
+def begin(backend: BackendBase, start: TrialBatch, plan: Plan) -> State:
     """A_c = A_b = A^(0): the first trial of points that have no label yet."""
     r = len(start.restarts)
-    labels, best = ops.blank(r), ops.blank(r)
-    totals = ops.adopt(labels, best, start, np.zeros(r, np.int64), np.ones(r, bool)).totals
-    cost = np.maximum(ops.scatter - ops.grid.explained(totals), 0.0)
+    labels, best = backend.blank_labels(r), backend.blank_labels(r)
+    totals = backend.apply_trial(labels, best, start, np.zeros(r, np.int64), np.ones(r, bool)).totals
+    cost = np.maximum(backend.scatter - backend.grid.explained(totals), 0.0)
     none = np.zeros(r, np.int64)
     recent = np.zeros((r, plan.tenure, 2), np.uint64)
     return State(labels, totals, cost, np.zeros((r, 2), np.uint64), best, totals, cost, recent, none, none,
                  np.zeros((r, 2), np.int32))  # fmt: skip
 
 
-def step(ops: Ops, state: State, lot: Lot) -> State:
+def step(backend: BackendBase, state: State, trials: TrialBatch) -> State:
     """One iteration: move to the best trial that is allowed, whether it is better or not, and remember it."""
     restart = np.arange(len(state.cost))
-    tried = ops.trials(state.labels, state.totals, lot)
-    prints = state.print[:, None] + tried.prints  # (R, T, 2)
-    noise = NOISE * ops.scatter
+    tried = backend.evaluate_trials(state.labels, state.totals, trials)
+    prints = state.print[:, None] + tried.fingerprints  # (R, T, 2)
+    noise = NOISE * backend.scatter
     chosen = accept(tried.cost, forbidden(prints, state), state.best_cost, noise)  # (R,)
     moved = chosen >= 0
     cost = np.where(moved, tried.cost[restart, chosen], state.cost)
     better = moved & (cost < state.best_cost - noise)
-    change = ops.adopt(state.labels, state.best_labels, lot, chosen, better)
+    change = backend.apply_trial(state.labels, state.best_labels, trials, chosen, better)
     totals = state.totals + change.totals
     print_ = np.where(moved[:, None], prints[restart, chosen], state.print)
     recent = state.recent.copy()
@@ -311,24 +338,24 @@ def accept(cost: np.ndarray, tabu: np.ndarray, best: np.ndarray, noise: float) -
 
 
 def conclude(
-    ops: Ops,
+    backend: BackendBase,
     state: State,
     way: np.ndarray,
     stops: list[Stop],
     trace: Trace,
     batch: Sequence[int],
     refine: str | None,
-    watch: Watch,
-) -> Finished:
+    monitor: Monitor,
+) -> FinishedBatch:
     """A_b and its centroids, or what K-Means makes of them."""
     r, k, _ = state.totals.shape
-    middle = np.broadcast_to(ops.grid.offset, (r, k, ops.points.d))
-    centers = ops.grid.centroids(state.best_totals, middle)
+    middle = np.broadcast_to(backend.grid.offset, (r, k, backend.points.d))
+    centers = backend.grid.centroids(state.best_totals, middle)
     if refine is None:
-        found = lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
+        found = lloyd.finish(backend, lloyd.Descent(centers, stops, trace), batch, labels=state.best_labels)
         return replace(found, way=way[:, found.best : found.best + 1])
-    centers = lloyd.refined(ops, centers, refine, watch)
-    return lloyd.finish(ops, lloyd.Descent(centers, stops, trace), batch)
+    centers = lloyd.refined(backend, centers, refine, monitor)
+    return lloyd.finish(backend, lloyd.Descent(centers, stops, trace), batch)
 
 
 def check_init(init: object, n_samples: int, n_clusters: int) -> np.ndarray | None:

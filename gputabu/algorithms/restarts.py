@@ -1,23 +1,39 @@
-"""From the restarts of a search to one result: courses are recorded, batches joined, the best is chosen."""
+"""The driver of every search: open the backend, run the restarts batch by batch, gather the best.
+
+An algorithm is a `Search`: its parameters, checked, and what it does with one batch of restarts. All else is here:
+numbers of restarts, batches that fit into memory, checkpoints, the choice of the best.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
-from gputabu.algorithms.monitor import Watch
-from gputabu.backend.contract import Labels, Ops
+from gputabu.algorithms.checkpoint import digest
+from gputabu.algorithms.monitor import Monitor
+from gputabu.algorithms.progress import ProgressEstimate
+from gputabu.backend import BackendChoice, Devices, as_caller_arrays, open_backend
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Labels, TrialBatch
+from gputabu.backend.tuning import Tuning
 from gputabu.core.log import log
 from gputabu.core.results import Clustering, Stop, Trace
 from gputabu.core.validation import check_int
+from gputabu.data.memmaps import labels_file
 from gputabu.data.points import Points
+
+#: Bytes per restart and point in the greediest phase (seeding: d², its integers and their running total).
+POINT_BYTES = 32
+#: Clusters that rows are dealt to for the fingerprint of the points.
+PILES = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class FinishedBatch:
     """A batch of restarts that has ended; only the labels of its best restart are kept."""
 
     numbers: list[int]
@@ -35,6 +51,84 @@ class Finished:
         return {part.name: getattr(self, part.name) for part in fields(self) if part.name != "labels"}
 
 
+class Search(ABC):
+    """An algorithm and its parameters, which are checked when it is made. It runs one batch of restarts at a time."""
+
+    name: str  # in checkpoints
+    k: int
+    max_iter: int
+    patience: int | None  # iterations without improvement after which a restart stops; None for none
+
+    @abstractmethod
+    def identity(self) -> dict[str, Any]:
+        """The parameters that decide the result: a checkpoint is of one search only."""
+
+    @abstractmethod
+    def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
+        """Run these restarts, all at once."""
+
+    def labels(self, backend: BackendBase, batch: FinishedBatch) -> Labels:
+        """The labels (1, N) of the best of a batch that was finished earlier."""
+        return backend.label(batch.centers[None].astype(np.float64))
+
+    def width(self, points: Points) -> int:
+        """What a restart holds, counted in points."""
+        return points.n
+
+
+def run_restarts(
+    points: Points,
+    search: Search,
+    restarts: int | Sequence[int],
+    monitor: Monitor,
+    *,
+    backend: BackendChoice = "auto",
+    device: Devices = None,
+    labels_out: object = None,
+) -> Clustering:
+    """Run a search from one or more starts and return the best, as the kind of arrays that came in."""
+    numbers = restart_numbers(restarts)
+    labels_to = labels_file(labels_out, points.n)
+    estimate = ProgressEstimate(len(numbers), search.max_iter, search.patience)
+    with open_backend(points, backend, device) as opened, monitor.opened(search.k, estimate):
+        announce(points, search.k, numbers, opened.name)
+        identify(monitor, opened, {"search": search.name, **search.identity(), "restarts": numbers})
+        finished = list(run_batches(opened, search, numbers, monitor))
+        found = best_of(finished, opened.name, monitor.halted)
+        return as_caller_arrays(found, points, labels_to)
+
+
+def run_batches(
+    backend: BackendBase, search: Search, numbers: Sequence[int], monitor: Monitor
+) -> Iterator[FinishedBatch]:
+    """Every batch as the search finishes it, or as the checkpoint has it."""
+    checkpoint = monitor.checkpoint
+    for batch in monitor.batches(batches(numbers, search.width(backend.points), backend.tuning)):
+        earlier = None if checkpoint is None else checkpoint.earlier()
+        if earlier is None:
+            finished = search.run(backend, batch, monitor)
+            if checkpoint is not None:
+                checkpoint.finish(finished.plain())
+        else:
+            finished = _resumed(backend, search, earlier)
+            monitor.best = min(monitor.best, float(finished.inertia.min()))
+        report(finished, monitor)
+        yield finished
+
+
+def _resumed(backend: BackendBase, search: Search, kept: dict[str, Any]) -> FinishedBatch:
+    """A batch that was finished earlier; its labels are made if it turns out to be the best."""
+    batch = FinishedBatch(labels=lambda: backend.fetch_labels(search.labels(backend, batch), 0), **kept)
+    return batch
+
+
+def batches(restarts: Sequence[int], width: int, tuning: Tuning) -> Iterator[Sequence[int]]:
+    """Cut the restarts into batches whose labels fit the memory budget; results do not depend on it."""
+    size = max(1, tuning.batch_bytes // (POINT_BYTES * width))
+    for a in range(0, len(restarts), size):
+        yield restarts[a : a + size]
+
+
 def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     """The numbers of the restarts to run: 0, 1, … for a count."""
     if isinstance(restarts, str) or not isinstance(restarts, Sequence | np.ndarray):
@@ -42,6 +136,11 @@ def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     if len(restarts) == 0:
         raise ValueError("restarts=[] must name at least one restart.")
     return [check_int("restarts", number, 0, 2**64 - 1) for number in restarts]
+
+
+def default_patience(patience: int | None, max_iter: int) -> int:
+    """Iterations without improvement after which a restart stops: a quarter of `max_iter` unless given."""
+    return max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1)
 
 
 def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: str) -> None:
@@ -52,9 +151,9 @@ def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: 
     )  # fmt: skip
 
 
-def report(batch: Finished, watch: Watch) -> None:
+def report(batch: FinishedBatch, monitor: Monitor) -> None:
     """Say how a batch of restarts ended."""
-    watch.concluded(batch.trace.n_iter, batch.inertia)
+    monitor.batch_ended(batch.trace.n_iter, batch.inertia)
     best = batch.best
     log.info(
         "restarts %d to %d: J from %.10g to %.10g, the best (restart %d) stopped as %s",
@@ -63,39 +162,30 @@ def report(batch: Finished, watch: Watch) -> None:
     )  # fmt: skip
 
 
-def gather(
-    ops: Ops,
-    watch: Watch,
-    batches: Iterable[Sequence[int]],
-    work: Callable[[Sequence[int]], Finished],
-    relabel: Callable[[Finished], Labels] | None = None,
-) -> Clustering:
-    """The best of all batches, each run by `work`, or as the checkpoint has it.
+def identify(monitor: Monitor, backend: BackendBase, parameters: dict[str, Any]) -> None:
+    """Tell the checkpoint, if there is one, which search this is: what determines the result, and the points."""
+    if monitor.checkpoint is not None:
+        points = backend.points
+        shape = {"n_samples": points.n, "n_features": points.d, "dtype": str(points.dtype)}
+        numbers = parameters["restarts"]
+        count = {"restarts": len(numbers)} if numbers == list(range(len(numbers))) else {}
+        monitor.checkpoint.begin(parameters | count | shape | {"X": fingerprint(backend)})
 
-    `relabel` makes the labels (1, N) of a batch that the checkpoint has, if not the nearest centre does.
+
+def fingerprint(backend: BackendBase) -> str:
+    """A fingerprint of the points in their order, the same whoever holds them in whatever shards.
+
+    Rows are dealt to piles by draws that belong to their numbers. The totals of the piles are exact; rows that change
+    places change them, unless they are equal or of the same pile.
     """
-    relabel = relabel or (lambda batch: ops.label(batch.centers[None].astype(np.float64)))
-    finished: list[Finished] = []
-    for batch in watch.through(batches):
-        earlier = None if watch.checkpoint is None else watch.checkpoint.earlier()
-        if earlier is None:
-            finished.append(work(batch))
-            if watch.checkpoint is not None:
-                watch.checkpoint.finish(finished[-1].plain())
-        else:
-            finished.append(_resumed(ops, earlier, relabel))
-            watch.best = min(watch.best, float(finished[-1].inertia.min()))
-        report(finished[-1], watch)
-    return choose(finished, ops.name, watch.halted)
+    deal = TrialBatch(PILES, 0, np.zeros(1, np.uint64), step=0, n_trials=1, limit=0)
+    labels = backend.blank_labels(1)
+    totals = backend.apply_trial(labels, labels, deal, np.zeros(1, np.int64), np.zeros(1, np.bool_)).totals
+    box = [backend.bounds.low, backend.bounds.high, np.array(backend.bounds.weight), backend.grid.offset]
+    return digest(totals, *box)
 
 
-def _resumed(ops: Ops, kept: dict[str, Any], relabel: Callable[[Finished], Labels]) -> Finished:
-    """A batch that was finished earlier; its labels are made if it turns out to be the best."""
-    batch = Finished(labels=lambda: ops.fetch(relabel(batch), 0), **kept)
-    return batch
-
-
-def choose(finished: Sequence[Finished], backend: str, halted: Stop | None) -> Clustering:
+def best_of(finished: Sequence[FinishedBatch], backend: str, halted: Stop | None) -> Clustering:
     """The lowest J of all restarts, the lowest restart number on ties; `halted` is why they all ended, if they did."""
     first = int(np.argmin([batch.inertia[batch.best] for batch in finished]))  # the first of equals
     won = finished[first]
@@ -139,16 +229,3 @@ def _join(traces: Sequence[Trace]) -> Trace:
         np.concatenate([pad(trace.moves, t - 1, -1) for trace in traces]),
         np.concatenate(means) if means else None,
     )
-
-
-#: Bytes that the labels and distances of a batch of restarts may take.
-BATCH_BYTES = 1 << 28
-#: Bytes per restart and point in the greediest phase (seeding: d², its integers and their running total).
-POINT_BYTES = 32
-
-
-def batches(restarts: Sequence[int], n_points: int) -> Iterator[Sequence[int]]:
-    """Cut the restarts into batches whose labels fit the memory budget; results do not depend on it."""
-    size = max(1, BATCH_BYTES // (POINT_BYTES * n_points))
-    for a in range(0, len(restarts), size):
-        yield restarts[a : a + size]

@@ -10,27 +10,32 @@ import numpy as np
 
 from gputabu.algorithms.checkpoint import Stage, digest
 from gputabu.backend import to_numpy
-from gputabu.backend.arithmetic.fixed_point import ENOUGH_BITS, POTENTIAL_BITS
-from gputabu.backend.contract import Ops
-from gputabu.core import random as draws
+from gputabu.backend.arithmetic.constants import ENOUGH_BITS, POTENTIAL_BITS
+from gputabu.backend.base import BackendBase
+from gputabu.core import random
 from gputabu.core.random import Purpose
 from gputabu.core.validation import check_choice, check_finite, check_indices, check_int
-from gputabu.data.points import Points
+from gputabu.data.points import Points, Shape
 
 #: What `init=` accepts by name.
 METHODS = ("random", "k-means++")
 
 
-def random_points(ops: Ops, k: int, seed: int, restarts: Sequence[int]) -> np.ndarray:
+def random_points(backend: BackendBase, k: int, seed: int, restarts: Sequence[int]) -> np.ndarray:
     """K points of distinct value per restart, drawn in proportion to weight: (R, K) row numbers.
 
     Where the data has fewer distinct values than K, the rest are repeated.
     """
-    return np.stack([_distinct(ops, k, seed, restart) for restart in restarts])
+    return np.stack([_distinct(backend, k, seed, restart) for restart in restarts])
 
 
 def plus_plus(
-    ops: Ops, k: int, seed: int, restarts: Sequence[int], trials: int | None = None, stage: Stage | None = None
+    backend: BackendBase,
+    k: int,
+    seed: int,
+    restarts: Sequence[int],
+    trials: int | None = None,
+    stage: Stage | None = None,
 ) -> np.ndarray:
     """K-Means++: each next point is drawn in proportion to weight times D², (R, K) row numbers.
 
@@ -38,24 +43,24 @@ def plus_plus(
     Draws are exact: potentials are integers, and so are the running totals that a draw is looked up in.
     """
     t = 2 + int(np.log(k)) if trials is None else trials
-    words = np.stack([draws.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
-    first = by_weight(ops.points, words[:, 0])
-    covered = ops.nothing_covered(len(restarts))  # (R, N) d² to the nearest point chosen
-    rest = _grow(ops, covered, first, words[:, 1:].reshape(len(restarts), k - 1, t), stage)
+    words = np.stack([random.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
+    first = by_weight(backend.points, words[:, 0])
+    min_sq_dist = backend.infinite_sq_dist(len(restarts))  # (R, N) d² to the nearest point chosen
+    rest = _grow(backend, min_sq_dist, first, words[:, 1:].reshape(len(restarts), k - 1, t), stage)
     return np.concatenate([first[:, None], rest], axis=1)
 
 
-def extend(ops: Ops, centers: np.ndarray, count: int, seed: int, trials: int) -> np.ndarray:
+def extend(backend: BackendBase, centers: np.ndarray, count: int, seed: int, trials: int) -> np.ndarray:
     """Go on with K-Means++ from centers (K, d), which need not be points: (K + count, d).
 
     Draws depend on the seed and K, not on how the centres came about.
     """
     k = len(centers)
-    words = draws.words(seed, k, count * trials, purpose=Purpose.GROWTH).reshape(1, count, trials)
-    covered = ops.nothing_covered(1)
+    words = random.words(seed, k, count * trials, purpose=Purpose.GROWTH).reshape(1, count, trials)
+    min_sq_dist = backend.infinite_sq_dist(1)
     for center in centers:
-        ops.cover(center[None], covered)
-    return np.concatenate([centers, ops.rows(_grow(ops, covered, None, words)[0])])
+        backend.lower_sq_dist(center[None], min_sq_dist)
+    return np.concatenate([centers, backend.rows(_grow(backend, min_sq_dist, None, words)[0])])
 
 
 def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.ndarray, float]:
@@ -78,32 +83,34 @@ def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.nda
     return centers, added
 
 
-def _grow(ops: Ops, covered: Any, last: np.ndarray | None, words: np.ndarray, stage: Stage | None = None) -> np.ndarray:
+def _grow(
+    backend: BackendBase, min_sq_dist: Any, last: np.ndarray | None, words: np.ndarray, stage: Stage | None = None
+) -> np.ndarray:
     """Draw one more seed after the other: words (R, C, T) -> (R, C) row numbers.
 
     `covered` (R, N) takes in the seeds as they come; `last` (R,) are rows that it does not know yet.
     """
     r, count, _ = words.shape
     chosen = np.empty((r, count), np.int64)
-    shift = np.full(r, ops.grid.coarsest(ops.points.n))
+    shift = np.full(r, backend.grid.coarsest(backend.points.n))
     potential, drawn = None, 0
     stage = Stage() if stage is None else stage
-    if (left := stage.state) is not None:
-        drawn, shift, potential = left["chosen"].shape[1], left["shift"], left["potential"]
-        chosen[:, :drawn] = left["chosen"]
+    if (saved := stage.state) is not None:
+        drawn, shift, potential = saved["chosen"].shape[1], saved["shift"], saved["potential"]
+        chosen[:, :drawn] = saved["chosen"]
         for rows in (last, *chosen.T[: drawn - 1]):
-            ops.cover(ops.rows(rows), covered)
+            backend.lower_sq_dist(backend.rows(rows), min_sq_dist)
         last = chosen[:, drawn - 1]
     for i in range(drawn, count):
         if last is not None:
-            ops.cover(ops.rows(last), covered)
-        shift, potential = refine(ops, covered, shift, potential)
+            backend.lower_sq_dist(backend.rows(last), min_sq_dist)
+        shift, potential = refine(backend, min_sq_dist, shift, potential)
         mine = words[:, i]  # (R, T)
         live = potential > 0
-        targets = draws.below(mine, np.where(live, potential, 1)[:, None])
-        candidates = ops.sample(covered, shift, np.where(live[:, None], targets, -1))
-        candidates[~live] = by_weight(ops.points, mine[~live])  # every point is on a chosen one
-        gains = ops.trial_gains(ops.rows(candidates), covered, shift)  # (R, T)
+        targets = random.below(mine, np.where(live, potential, 1)[:, None])
+        candidates = backend.sample(min_sq_dist, shift, np.where(live[:, None], targets, -1))
+        candidates[~live] = by_weight(backend.points, mine[~live])  # every point is on a chosen one
+        gains = backend.seed_gains(backend.rows(candidates), min_sq_dist, shift)  # (R, T)
         best = gains.argmax(axis=1)[:, None]  # the first of equals
         last = chosen[:, i] = np.take_along_axis(candidates, best, axis=1)[:, 0]
         potential = potential - np.take_along_axis(gains, best, axis=1)[:, 0]
@@ -115,98 +122,98 @@ def by_weight(points: Points, words: np.ndarray) -> np.ndarray:
     """Row numbers drawn in proportion to weight, one per word."""
     prefix = points.weight_prefix
     if prefix is None:
-        return draws.below(words, np.array(points.n))
-    return np.searchsorted(prefix, draws.below(words, prefix[-1]), side="right")
+        return random.below(words, np.array(points.n))
+    return np.searchsorted(prefix, random.below(words, prefix[-1]), side="right")
 
 
-def _distinct(ops: Ops, k: int, seed: int, restart: int) -> np.ndarray:
-    """The first K rows of distinct value in a sequence of draws."""
-    points, n_draws = ops.points, 2 * k + 16
+def _distinct(backend: BackendBase, k: int, seed: int, restart: int) -> np.ndarray:
+    """The first K rows of distinct value in a sequence of random."""
+    points, n_draws = backend.points, 2 * k + 16
     while True:
-        rows = by_weight(points, draws.words(seed, restart, n_draws))
-        _, first = np.unique(ops.rows(rows), axis=0, return_index=True)
+        rows = by_weight(points, random.words(seed, restart, n_draws))
+        _, first = np.unique(backend.rows(rows), axis=0, return_index=True)
         if len(first) >= k:
             return rows[np.sort(first)[:k]]
         if n_draws > 64 * (points.n + 16):  # few values, or weights so uneven that some never come
-            return _fill(rows[np.sort(first)], ops, k)
+            return _fill(rows[np.sort(first)], backend, k)
         n_draws *= 4
 
 
-def _fill(rows: np.ndarray, ops: Ops, k: int) -> np.ndarray:
+def _fill(rows: np.ndarray, backend: BackendBase, k: int) -> np.ndarray:
     """Complete `rows` to K by rows of positive weight: first of other values, then not yet taken, then again."""
-    weights = ops.points.weights
-    heavy = np.arange(ops.points.n) if weights is None else np.flatnonzero(np.concatenate(weights) > 0)
+    weights = backend.points.weights
+    heavy = np.arange(backend.points.n) if weights is None else np.flatnonzero(np.concatenate(weights) > 0)
     order = np.concatenate([rows, np.setdiff1d(heavy, rows)])
-    _, first = np.unique(ops.rows(order), axis=0, return_index=True)
+    _, first = np.unique(backend.rows(order), axis=0, return_index=True)
     other = np.sort(first)
     rest = np.setdiff1d(np.arange(len(order)), other)
     return np.resize(order[np.concatenate([other, rest])], k)
 
 
-def refine(ops: Ops, covered: object, shift: np.ndarray, potential: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def refine(
+    backend: BackendBase, min_sq_dist: object, shift: np.ndarray, potential: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
     """Keep the integers of the potential large: as it falls by orders of magnitude, so does the grid."""
     if potential is None:
-        potential = ops.potential(covered, shift)
-    limit = ops.grid.finest
+        potential = backend.potential(min_sq_dist, shift)
+    limit = backend.grid.finest
     while True:
         bits = np.array([int(p).bit_length() for p in potential])
         poor = (bits < ENOUGH_BITS) & (shift < limit)
         if not poor.any():
             return shift, potential
         shift = np.where(poor, np.minimum(shift + POTENTIAL_BITS - np.maximum(bits, 4), limit), shift)
-        potential = ops.potential(covered, shift)
+        potential = backend.potential(min_sq_dist, shift)
 
 
 @dataclass(frozen=True)
-class Starts:
-    """Where each restart begins, as row numbers or as centres."""
+class Init:
+    """Where restarts begin, as `init=` says it: checked before anything is computed."""
 
-    ops: Ops
     k: int
     seed: int
     method: str | None  # "random", "k-means++", or None where `given` is
     given: np.ndarray | None = None  # (K, d) centres or (K,) row numbers
     trials: int | None = None
 
+    @classmethod
+    def checked(cls, init: object, k: int, seed: int, shape: Shape, trials: int | None = None) -> Init:
+        if trials is not None:
+            check_int("trials", trials, 1)
+        check_int("seed", seed, 0, 2**64 - 1)
+        if isinstance(init, str):
+            return cls(k, seed, check_choice("init", init, METHODS), trials=trials)
+        return cls(k, seed, None, check_init(init, k, shape))
+
     @property
     def name(self) -> str:
-        """What `init` was; of an array its print."""
+        """What `init` was; of an array its digest."""
         return self.method or digest(np.asarray(self.given))
 
-    def indices(self, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
+    def indices(self, backend: BackendBase, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
         """(R, K) row numbers; centres that were given are moved to the nearest point."""
         if self.method == "random":
-            return random_points(self.ops, self.k, self.seed, restarts)
+            return random_points(backend, self.k, self.seed, restarts)
         if self.method == "k-means++":
-            return plus_plus(self.ops, self.k, self.seed, restarts, self.trials, stage)
+            return plus_plus(backend, self.k, self.seed, restarts, self.trials, stage)
         assert self.given is not None
-        rows = self.given if self.given.ndim == 1 else self.ops.closest(self.given)
+        rows = self.given if self.given.ndim == 1 else backend.closest(self.given)
         return np.tile(rows, (len(restarts), 1))
 
-    def centers(self, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
+    def centers(self, backend: BackendBase, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
         """(R, K, d) float64."""
         if self.given is not None and self.given.ndim == 2:
             return np.tile(self.given, (len(restarts), 1, 1))
-        return self.ops.rows(self.indices(restarts, stage))
+        return backend.rows(self.indices(backend, restarts, stage))
 
 
-def starts(ops: Ops, init: object, k: int, seed: int, trials: int | None = None) -> Starts:
-    """Check `init` and return the starts it stands for."""
-    if trials is not None:
-        check_int("trials", trials, 1)
-    check_int("seed", seed, 0, 2**64 - 1)
-    if isinstance(init, str):
-        return Starts(ops, k, seed, check_choice("init", init, METHODS), trials=trials)
-    return Starts(ops, k, seed, None, check_init(init, k, ops.points))
-
-
-def check_init(init: object, k: int, points: Points) -> np.ndarray:
+def check_init(init: object, k: int, shape: Shape) -> np.ndarray:
     """Centres (K, d) as float64, or row numbers (K,) as int64."""
     try:
         array = to_numpy(init, "init")
     except ValueError:
         array = np.empty(0, object)
-    n, d = points.n, points.d
+    n, d = shape.n, shape.d
     allowed = f"one of {METHODS}, centres of shape ({k}, {d}) or {k} row numbers"
     if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
         raise ValueError(f"init={init!r} must be {allowed}.")
@@ -215,8 +222,8 @@ def check_init(init: object, k: int, points: Points) -> np.ndarray:
     if array.shape != (k, d):
         raise ValueError(f"init has shape {array.shape} and dtype {array.dtype}; it must be {allowed}.")
     check_finite(array, "init")
-    most = np.finfo(points.dtype).max
+    most = np.finfo(shape.dtype).max
     if np.abs(array).max() > most:
         worst = array.flat[np.abs(array).argmax()]
-        raise ValueError(f"init contains {worst:g}; of X in {points.dtype}, absolute values must be at most {most:g}.")
+        raise ValueError(f"init contains {worst:g}; of X in {shape.dtype}, absolute values must be at most {most:g}.")
     return array.astype(np.float64)

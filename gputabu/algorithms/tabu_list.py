@@ -10,7 +10,7 @@ import numpy as np
 from gputabu.backend.arithmetic.constants import NOISE
 
 
-class Memory:
+class TabuList:
     """The tabu list (section IV-C): per restart and cluster, a row of the points that were its centre.
 
     Only what was pushed is stored, never a flag per cluster and point.
@@ -22,7 +22,7 @@ class Memory:
         self._rows = np.full((restarts, clusters, 16), -1, np.int64)
 
     @classmethod
-    def resumed(cls, rows: np.ndarray, shared: bool) -> Memory:
+    def resumed(cls, rows: np.ndarray, shared: bool) -> TabuList:
         """The memory with these `rows`."""
         memory = cls(len(rows), rows.shape[1], shared)
         memory.length = (rows >= 0).sum(axis=-1)
@@ -71,21 +71,21 @@ class Memory:
         others = np.delete(self.rows[r], k, axis=0)
         return np.isin(self.rows[r, k], others)
 
-    def take(self, restarts: np.ndarray) -> Memory:
+    def take(self, restarts: np.ndarray) -> TabuList:
         """The memory of these restarts only."""
-        kept = Memory.__new__(Memory)
+        kept = TabuList.__new__(TabuList)
         kept.shared, kept.length, kept._rows = self.shared, self.length[restarts], self._rows[restarts]
         return kept
 
 
-class Recent:
+class RecentMoves:
     """The latest entries of every restart: what was just done is not undone. A ring, one entry per step."""
 
     def __init__(self, restarts: int, size: int) -> None:
         self.ring = np.full((restarts, size), -1, np.int64)
 
     @classmethod
-    def resumed(cls, ring: np.ndarray) -> Recent:
+    def resumed(cls, ring: np.ndarray) -> RecentMoves:
         recent = cls(0, 0)
         recent.ring = ring
         return recent

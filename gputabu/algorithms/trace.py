@@ -10,7 +10,7 @@ import numpy as np
 from gputabu.core.results import Trace
 
 
-class Course:
+class TraceRecorder:
     """Records what each of R restarts did, iteration by iteration, while it was active: a trace that grows."""
 
     def __init__(self, restarts: int) -> None:
@@ -20,7 +20,7 @@ class Course:
         self._means: np.ndarray | None = None  # (R, room, K)
 
     @classmethod
-    def resumed(cls, trace: Trace) -> Course:
+    def resumed(cls, trace: Trace) -> TraceRecorder:
         """The course that led to a trace."""
         course = cls(trace.n_restarts)
         course.length = trace.current.shape[1]

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.backend.contract import Ops
-from gputabu.backend.numpy.backend import NumpyOps
+from gputabu.backend.base import BackendBase
+from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_int
 from gputabu.data.interop import maker, on_gpu, opened
@@ -25,6 +25,10 @@ NAMES = ("auto", "cuda", "numba", "numpy")
 
 #: What `device=` accepts: the number of a GPU, several of them, "all", or None for the current one.
 Devices = int | Sequence[int] | str | None
+
+
+#: What `backend=` accepts: a name, or a function that gives points to a backend of one's own.
+BackendChoice = str | Callable[[Points], BackendBase]
 
 
 class BackendUnavailable(RuntimeError):
@@ -55,7 +59,7 @@ def resolve(name: str, on_device: bool = False) -> str:
     return "numpy"
 
 
-def admit(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None) -> Points:
+def as_points(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None) -> Points:
     """The one door in: check `X` (N, d) and weights (N,), on the host or on a GPU, without copying points.
 
     They may be arrays of any library that speaks DLPack or CUDA's array interface, or data frames. `check` is what
@@ -76,13 +80,15 @@ def admit(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = None
     return replace(points, maker=maker(X))
 
 
-def home(found: Clustering, points: Points, labels_out: np.ndarray | LabelsFile | None = None) -> Clustering:
+def as_caller_arrays(
+    found: Clustering, points: Points, labels_out: np.ndarray | LabelsFile | None = None
+) -> Clustering:
     """The one door out: labels and centres as the kind of array that came in; labels where they are to be."""
-    labels = returned(found.labels, points) if labels_out is None else written(found.labels, labels_out)
-    return replace(found, labels=labels, centers=returned(found.centers, points))
+    labels = as_caller_array(found.labels, points) if labels_out is None else written(found.labels, labels_out)
+    return replace(found, labels=labels, centers=as_caller_array(found.centers, points))
 
 
-def returned(array: Any, points: Points) -> Any:
+def as_caller_array(array: Any, points: Points) -> Any:
     """`array` as the kind of array that the points came in, where they are."""
     if points.on_device:
         from gputabu.backend.cuda.points import on_device_of
@@ -101,33 +107,48 @@ def to_numpy(array: Any, name: str = "X") -> np.ndarray:
     return taken(array).get()
 
 
-def hold(points: Points, name: str = "auto", device: Devices = None) -> Ops:
-    """Give the points to a backend. Use as a context: `with hold(points) as ops: ...`."""
-    elsewhere = points.held(check_choice("backend", name, NAMES))
+def open_backend(points: Points, backend: BackendChoice = "auto", device: Devices = None) -> BackendBase:
+    """Give the points to a backend. Use as a context: `with open_backend(points) as opened: ...`.
+
+    `backend` is a name, or a function of the points that returns a backend, such as a class derived from `BackendBase`.
+    """
+    elsewhere = points.open_elsewhere(check_backend(backend))
     if elsewhere is not None:
         return elsewhere
-    chosen = resolve(name, points.on_device)
-    if device is not None and name in ("numba", "numpy"):
-        raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend={name!r}.")
+    if callable(backend):
+        return backend(points)
+    chosen = resolve(backend, points.on_device)
+    if device is not None and backend in ("numba", "numpy"):
+        raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend={backend!r}.")
     if chosen == "numpy":
-        return NumpyOps(points)
+        return NumpyBackend(points)
     if chosen == "numba":
-        from gputabu.backend.numba.backend import NumbaOps
+        from gputabu.backend.numba.backend import NumbaBackend
 
-        return NumbaOps(points)
-    from gputabu.backend.cuda.backend import CudaOps
+        return NumbaBackend(points)
+    return _open_cuda(points, device)
+
+
+def check_backend(backend: BackendChoice) -> BackendChoice:
+    """Return `backend` if it is a name that we know, or a function."""
+    return backend if callable(backend) else check_choice("backend", backend, NAMES)
+
+
+def _open_cuda(points: Points, device: Devices) -> BackendBase:
+    """The points on one GPU, or in equal shares on several."""
+    from gputabu.backend.cuda.backend import CudaBackend
     from gputabu.backend.cuda.device import device_count
 
     devices = check_devices(device, device_count())
     if len(devices) == 1:
-        return CudaOps(points, devices[0])
+        return CudaBackend(points, devices[0])
     if points.on_device:
         raise ValueError(f"device={device!r} names several GPUs, and X is on one of them; pass X.get().")
-    from gputabu.backend.sharded import PartedOps
+    from gputabu.backend.sharded import ShardedBackend
 
     cuts = [points.n * i // len(devices) for i in range(len(devices) + 1)]
     shares = zip(devices, cuts, cuts[1:], strict=False)
-    return PartedOps(points, [CudaOps(points.part(a, b), number) for number, a, b in shares if a < b])
+    return ShardedBackend(points, [CudaBackend(points.part(a, b), number) for number, a, b in shares if a < b])
 
 
 def check_devices(device: object, count: int) -> list[int | None]:

@@ -1,9 +1,9 @@
-"""Points in parts, each held by a backend of its own: the GPUs of a machine, or workers elsewhere.
+"""Points in shards, each held by a backend of its own: the GPUs of a machine, or workers elsewhere.
 
-A pass runs on every part at the same time, and what the parts return is merged on the host. That is exact
-(`gputabu.backend.base`), so that neither the number of parts nor their sizes change a bit of a result. What crosses
-the seam does not grow with the number of points: centres and totals, a few candidates per cluster, row numbers. Points
-stay where they are, and so do labels and distances, one array per part; only single moves are as many as the points
+A pass runs on every shard at the same time, and the results are merged on the host. Merging is exact
+(`gputabu.backend.contract`), so neither the number of shards nor their sizes change a bit of a result. What crosses the
+seam does not grow with the number of points: centres and totals, a few candidates per cluster, row numbers. Points
+stay where they are, and so do labels and distances, one array per shard. Only single moves are as many as the points
 that have one.
 """
 
@@ -19,243 +19,245 @@ import numpy as np
 
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid
 from gputabu.backend.arithmetic.keys import least
-from gputabu.backend.base import Exact, Seen, farthest, nearest
-from gputabu.backend.contract import Assigned, Labels, Lot, Moves, Pairs, Tried
+from gputabu.backend.base import BackendBase, farthest, nearest
+from gputabu.backend.contract import Assignment, Labels, Moves, NearestTwo, SurveyPartial, TrialBatch
 from gputabu.data.points import Points
 
 Result = TypeVar("Result")
 
 
-class PartedOps(Exact):
-    """A data set in parts. See `gputabu.backend.contract.Ops` for what each operation promises.
+class ShardedBackend(BackendBase):
+    """A data set in shards. Labels and distances are sequences with an entry for each shard."""
 
-    Labels and distances are sequences with an entry for each part.
-    """
-
-    def __init__(self, points: Points, parts: Sequence[Any]) -> None:
-        """`parts` hold the rows of `points` in order, each at least one; they are of class `Exact`, or act like it."""
-        sizes = [part.points.n for part in parts]
-        self.points, self.parts, self.name = points, parts, parts[0].name
+    def __init__(self, points: Points, shards: Sequence[Any]) -> None:
+        """`shards` hold the rows of `points` in order, at least one each; they act like `BackendBase`."""
+        sizes = [shard.points.n for shard in shards]
+        self.points, self.shards, self.name = points, shards, shards[0].name
         self.ends = np.cumsum(sizes)
         self.starts = self.ends - sizes
-        self._agreed = False
+        self._grid_shared = False
         self._context = ExitStack()
 
     def __enter__(self) -> Self:
-        # A thread for each: what runs there does so beside the others, and waits for its own device only.
-        self._pool = self._context.enter_context(ThreadPoolExecutor(len(self.parts), "gputabu-part"))
-        for part in self.parts:
-            self._context.enter_context(part)
+        # A thread for each: what runs there does so beside the others, and waits for its local device only.
+        self._pool = self._context.enter_context(ThreadPoolExecutor(len(self.shards), "gputabu-shard"))
+        for shard in self.shards:
+            self._context.enter_context(shard)
         return self
 
     def __exit__(self, *exception: Any) -> None:
         self._context.__exit__(*exception)
 
     def each(self, run: Callable[..., Result], *columns: Sequence[Any]) -> list[Result]:
-        """run(part, …) for every part at the same time, with its own entry of each column."""
-        running = [self._pool.submit(run, part, *own) for part, *own in zip(self.parts, *columns, strict=True)]
+        """run(shard, …) for every shard at the same time, with its local entry of each column."""
+        running = [self._pool.submit(run, shard, *local) for shard, *local in zip(self.shards, *columns, strict=True)]
         return [one.result() for one in running]
 
-    def _ready(self) -> None:
-        """Let the parts have the grid of all points, before the first pass that needs it."""
-        if not self._agreed:
+    def _share_grid(self) -> None:
+        """Let the shards have the grid of all points, before the first pass that needs it."""
+        if not self._grid_shared:
             bounds, grid = self.bounds, self.grid
-            self.each(lambda part: part.agree(bounds, grid))
-            self._agreed = True
+            self.each(lambda shard: shard.adopt_grid(bounds, grid))
+            self._grid_shared = True
 
-    def _local(self, rows: np.ndarray) -> list[np.ndarray]:
-        """Row numbers as each part counts them, -1 for those of other parts."""
+    def _local_rows(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Row numbers as each shard counts them, -1 for those of other shards."""
         spans = zip(self.starts, self.ends, strict=True)
         return [np.where((rows >= start) & (rows < end), rows - start, -1) for start, end in spans]
 
     # -- measured once -----------------------------------------------------------------------------
 
-    def box(self) -> Bounds:
-        return Bounds.merge(self.each(lambda part: part.box()))
+    def bounds_partial(self) -> Bounds:
+        return Bounds.merge(self.each(lambda shard: shard.bounds_partial()))
 
     def moments(self, grid: Grid) -> np.ndarray:
-        return np.sum(self.each(lambda part: part.moments(grid)), axis=0)
+        return np.sum(self.each(lambda shard: shard.moments(grid)), axis=0)
 
     # -- rows and labels ---------------------------------------------------------------------------
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         found = np.empty((*indices.shape, self.points.d))
-        local = self._local(indices)
-        here = [own >= 0 for own in local]
-        for mask, X in zip(here, self.each(lambda part, own, mask: part.rows(own[mask]), local, here), strict=True):
+        local = self._local_rows(indices)
+        here = [local >= 0 for local in local]
+        for mask, X in zip(
+            here, self.each(lambda shard, local, mask: shard.rows(local[mask]), local, here), strict=True
+        ):
             found[mask] = X
         return found
 
-    def blank(self, restarts: int) -> Labels:
-        return self.each(lambda part: part.blank(restarts))
+    def blank_labels(self, restarts: int) -> Labels:
+        return self.each(lambda shard: shard.blank_labels(restarts))
 
-    def take(self, labels: Labels, restarts: np.ndarray) -> Labels:
-        return self.each(lambda part, own: part.take(own, restarts), labels)
+    def take_labels(self, labels: Labels, restarts: np.ndarray) -> Labels:
+        return self.each(lambda shard, local: shard.take_labels(local, restarts), labels)
 
-    def fetch(self, labels: Labels, restart: int) -> np.ndarray:
-        found = self.room((self.points.n,), np.int32, 0)
-        for first, own in zip(self.starts, self.each(lambda part, own: part.fetch(own, restart), labels), strict=True):
-            found[first : first + len(own)] = own
+    def fetch_labels(self, labels: Labels, restart: int) -> np.ndarray:
+        found = self.allocate((self.points.n,), np.int32, 0)
+        for first, local in zip(
+            self.starts, self.each(lambda shard, local: shard.fetch_labels(local, restart), labels), strict=True
+        ):
+            found[first : first + len(local)] = local
         return found
 
-    def put(self, labels: Labels, moves: Moves) -> None:
-        def relabel(part: Any, own: Labels, rows: np.ndarray) -> None:
+    def relabel(self, labels: Labels, moves: Moves) -> None:
+        def relabel(shard: Any, local: Labels, rows: np.ndarray) -> None:
             here = rows >= 0
-            part.put(own, replace(moves, row=rows).some(here))
+            shard.relabel(local, replace(moves, row=rows).select(here))
 
-        self.each(relabel, labels, self._local(moves.row))
+        self.each(relabel, labels, self._local_rows(moves.row))
 
     def label(self, centers: np.ndarray) -> Labels:
-        return self.each(lambda part: part.label(centers))
+        return self.each(lambda shard: shard.label(centers))
 
     def distances(self, centers: np.ndarray) -> np.ndarray:
-        return np.concatenate(self.each(lambda part: part.distances(centers)))
+        return np.concatenate(self.each(lambda shard: shard.distances(centers)))
 
     # -- passes ------------------------------------------------------------------------------------
 
-    def assign(self, centers: np.ndarray, labels: Labels) -> Assigned:
-        self._ready()
-        return _added(self.each(lambda part, own: part.assign(centers, own), labels))
+    def assign(self, centers: np.ndarray, labels: Labels) -> Assignment:
+        self._share_grid()
+        return _added(self.each(lambda shard, local: shard.assign(centers, local), labels))
 
-    def seen(self, centers: np.ndarray, labels: Labels, tabu: np.ndarray, shared: bool, best: int) -> Seen:
-        self._ready()
+    def survey_partial(
+        self, centers: np.ndarray, labels: Labels, tabu: np.ndarray, shared: bool, best: int
+    ) -> SurveyPartial:
+        self._share_grid()
 
-        def look(part: Any, own: Labels, rows: np.ndarray) -> Seen:
-            return part.seen(centers, own, rows, shared, best)
+        def look(shard: Any, local: Labels, rows: np.ndarray) -> SurveyPartial:
+            return shard.survey_partial(centers, local, rows, shared, best)
 
-        parts = self.each(look, labels, self._local(tabu))
-        value = np.concatenate([part.value for part in parts], axis=-1)
-        index = [np.where(p.index >= 0, p.index + first, -1) for p, first in zip(parts, self.starts, strict=True)]
-        return Seen(
-            np.sum([part.costs for part in parts], axis=0),
+        shards = self.each(look, labels, self._local_rows(tabu))
+        value = np.concatenate([shard.value for shard in shards], axis=-1)
+        index = [np.where(p.index >= 0, p.index + first, -1) for p, first in zip(shards, self.starts, strict=True)]
+        return SurveyPartial(
+            np.sum([shard.costs for shard in shards], axis=0),
             *least(value, np.concatenate(index, axis=-1), best),
-            np.any([part.inside for part in parts], axis=0),
+            np.any([shard.inside for shard in shards], axis=0),
         )
 
-    def costs(self, centers: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
-        self._ready()
-        return np.sum(self.each(lambda part, own: part.costs(centers, own, exponent), labels), axis=0)
+    def objective_partial(self, centers: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
+        self._share_grid()
+        return np.sum(self.each(lambda shard, local: shard.objective_partial(centers, local, exponent), labels), axis=0)
 
-    def lengths(self, centers: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
-        self._ready()
-        return np.sum(self.each(lambda part, own: part.lengths(centers, own, exponent), labels), axis=0)
+    def spreads_partial(self, centers: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
+        self._share_grid()
+        return np.sum(self.each(lambda shard, local: shard.spreads_partial(centers, local, exponent), labels), axis=0)
 
-    def far(self, centers: np.ndarray, labels: Labels, restart: int, count: int, scale: int) -> np.ndarray:
-        self._ready()
+    def farthest_partial(self, centers: np.ndarray, labels: Labels, restart: int, count: int, scale: int) -> np.ndarray:
+        self._share_grid()
 
-        def look(part: Any, own: Labels, first: int) -> np.ndarray:
-            found = part.far(centers, own, restart, count, scale)
+        def look(shard: Any, local: Labels, first: int) -> np.ndarray:
+            found = shard.farthest_partial(centers, local, restart, count, scale)
             found["row"] += first
             return found
 
         return farthest(np.concatenate(self.each(look, labels, self.starts)), count)
 
-    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        value, rows = zip(*self.each(lambda part: part.near(centers)), strict=True)
+    def closest_partial(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value, rows = zip(*self.each(lambda shard: shard.closest_partial(centers)), strict=True)
         return nearest(value, rows + self.starts[:, None])
 
     # -- seeding -----------------------------------------------------------------------------------
 
-    def nothing_covered(self, restarts: int) -> Any:
-        return self.each(lambda part: part.nothing_covered(restarts))
+    def infinite_sq_dist(self, restarts: int) -> Any:
+        return self.each(lambda shard: shard.infinite_sq_dist(restarts))
 
-    def cover(self, seeds: np.ndarray, covered: Any) -> None:
-        self._ready()
-        self.each(lambda part, own: part.cover(seeds, own), covered)
+    def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: Any) -> None:
+        self._share_grid()
+        self.each(lambda shard, local: shard.lower_sq_dist(seeds, local), min_sq_dist)
 
-    def potential(self, covered: Any, shift: np.ndarray) -> np.ndarray:
-        return np.sum(self._potentials(covered, shift), axis=0)
+    def potential(self, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
+        return np.sum(self._potentials(min_sq_dist, shift), axis=0)
 
-    def trial_gains(self, seeds: np.ndarray, covered: Any, shift: np.ndarray) -> np.ndarray:
-        self._ready()
-        return np.sum(self.each(lambda part, own: part.trial_gains(seeds, own, shift), covered), axis=0)
+    def seed_gains(self, seeds: np.ndarray, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
+        self._share_grid()
+        return np.sum(self.each(lambda shard, local: shard.seed_gains(seeds, local, shift), min_sq_dist), axis=0)
 
-    def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        sums = np.stack(self._potentials(covered, shift))[..., None]  # (P, R, 1)
-        beyond = targets - (sums.cumsum(axis=0) - sums)  # (P, R, T), less the potential of the parts before
+    def sample(self, min_sq_dist: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        sums = np.stack(self._potentials(min_sq_dist, shift))[..., None]  # (P, R, 1)
+        beyond = targets - (sums.cumsum(axis=0) - sums)  # (P, R, T), less the potential of the shards before
         here = (beyond >= 0) & (beyond < sums)
         wanted = list(np.where(here, beyond, -1))
-        found = self.each(lambda part, own, mine: part.sample(own, shift, mine), covered, wanted)
+        found = self.each(lambda shard, local, mine: shard.sample(local, shift, mine), min_sq_dist, wanted)
         rows = np.stack(found) + self.starts[:, None, None]
         return np.where(here.any(axis=0), np.where(here, rows, 0).sum(axis=0), -1)
 
-    def _potentials(self, covered: Any, shift: np.ndarray) -> list[np.ndarray]:
-        return self.each(lambda part, own: part.potential(own, shift), covered)
+    def _potentials(self, min_sq_dist: Any, shift: np.ndarray) -> list[np.ndarray]:
+        return self.each(lambda shard, local: shard.potential(local, shift), min_sq_dist)
 
     # -- single moves ------------------------------------------------------------------------------
 
-    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: Labels) -> Moves:
-        self._ready()
-        parts = self.each(lambda part, own: part.moves(centers, totals, own), labels)
-        rows = [part.row + first for part, first in zip(parts, self.starts, strict=True)]
-        joined = Moves(*(np.concatenate(side) for side in zip(*map(_columns, parts, rows), strict=True)))
-        return joined.some(np.argsort(joined.restart, kind="stable"))
+    def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: Labels) -> Moves:
+        self._share_grid()
+        shards = self.each(lambda shard, local: shard.find_moves(centers, totals, local), labels)
+        rows = [shard.row + first for shard, first in zip(shards, self.starts, strict=True)]
+        joined = Moves(*(np.concatenate(side) for side in zip(*map(_columns, shards, rows), strict=True)))
+        return joined.select(np.argsort(joined.restart, kind="stable"))
 
     # -- relocation --------------------------------------------------------------------------------
 
-    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
-        mine = [None] * len(self.parts) if held is None else self._pairs(held)
-        parts = self.each(lambda part, own: part.pairs(centers, own), mine)
-        if held is None:
-            first, second, near, far = zip(*((p.first, p.second, p.near, p.far) for p in parts), strict=True)
-            return Pairs(first, second, near, far, parts[0].at)
-        held.at[...] = parts[0].at
-        return held
+    def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
+        mine = [None] * len(self.shards) if previous is None else self._split(previous)
+        shards = self.each(lambda shard, local: shard.nearest_two(centers, local), mine)
+        if previous is None:
+            first, second, near, far = zip(*((p.first, p.second, p.near, p.far) for p in shards), strict=True)
+            return NearestTwo(first, second, near, far, shards[0].at)
+        previous.at[...] = shards[0].at
+        return previous
 
-    def settled(
-        self, pairs: Pairs, labels: Labels, mass: np.ndarray | None, who: np.ndarray
-    ) -> tuple[Assigned, np.ndarray]:
-        self._ready()
+    def reassign_partial(
+        self, nearest: NearestTwo, labels: Labels, mass: np.ndarray | None, active: np.ndarray
+    ) -> tuple[Assignment, np.ndarray]:
+        self._share_grid()
 
-        def relabel(part: Any, own: Pairs, mine: Labels) -> tuple[Assigned, np.ndarray]:
-            return part.settled(own, mine, mass, who)
+        def relabel(shard: Any, local: NearestTwo, mine: Labels) -> tuple[Assignment, np.ndarray]:
+            return shard.reassign_partial(local, mine, mass, active)
 
-        done, costs = zip(*self.each(relabel, self._pairs(pairs), labels), strict=True)
+        done, costs = zip(*self.each(relabel, self._split(nearest), labels), strict=True)
         return _added(done), np.sum(costs, axis=0)
 
-    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-        self._ready()
-        parts = self.each(lambda part, own: part.swaps(candidates, own), self._pairs(pairs))
-        loss, change = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
+    def swap_gains_partial(self, candidates: np.ndarray, nearest: NearestTwo) -> tuple[np.ndarray, np.ndarray]:
+        self._share_grid()
+        shards = self.each(lambda shard, local: shard.swap_gains_partial(candidates, local), self._split(nearest))
+        loss, change = (np.sum(side, axis=0) for side in zip(*shards, strict=True))
         return loss, change
 
-    def _pairs(self, pairs: Pairs) -> list[Pairs]:
-        """Those of each part, which notes by itself for which centres they are."""
-        sides = zip(pairs.first, pairs.second, pairs.near, pairs.far, strict=True)
-        return [Pairs(*own, at=pairs.at.copy()) for own in sides]
+    def _split(self, nearest: NearestTwo) -> list[NearestTwo]:
+        """Those of each shard, which notes by itself for which centres they are."""
+        sides = zip(nearest.first, nearest.second, nearest.near, nearest.far, strict=True)
+        return [NearestTwo(*local, at=nearest.at.copy()) for local in sides]
 
     # -- trial labellings --------------------------------------------------------------------------
 
-    def trials(self, labels: Labels, totals: np.ndarray, lot: Lot) -> Tried:
-        change, prints = self.trial_changes(labels, lot)
-        change += totals[:, None]
-        return Tried(np.maximum(self.scatter - self.grid.explained(change), 0.0), prints)
+    def evaluate_trials_partial(self, labels: Labels, trials: TrialBatch) -> tuple[np.ndarray, np.ndarray]:
+        self._share_grid()
+        shards = self.each(
+            lambda shard, local, mine: shard.evaluate_trials_partial(local, mine), labels, self._split_trials(trials)
+        )
+        change, fingerprints = (np.sum(side, axis=0) for side in zip(*shards, strict=True))
+        return change, fingerprints
 
-    def trial_changes(self, labels: Labels, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
-        self._ready()
-        parts = self.each(lambda part, own, mine: part.trial_changes(own, mine), labels, self._lots(lot))
-        change, prints = (np.sum(side, axis=0) for side in zip(*parts, strict=True))
-        return change, prints
+    def apply_trial(
+        self, labels: Labels, best: Labels, trials: TrialBatch, chosen: np.ndarray, better: np.ndarray
+    ) -> Assignment:
+        self._share_grid()
 
-    def adopt(self, labels: Labels, best: Labels, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
-        self._ready()
+        def relabel(shard: Any, local: Labels, noted: Labels, mine: TrialBatch) -> Assignment:
+            return shard.apply_trial(local, noted, mine, chosen, better)
 
-        def relabel(part: Any, own: Labels, noted: Labels, mine: Lot) -> Assigned:
-            return part.adopt(own, noted, mine, chosen, better)
+        return _added(self.each(relabel, labels, best, self._split_trials(trials)))
 
-        return _added(self.each(relabel, labels, best, self._lots(lot)))
-
-    def _lots(self, lot: Lot) -> list[Lot]:
-        """What is to be tried, as each part is told."""
-        lots = []
+    def _split_trials(self, trials: TrialBatch) -> list[TrialBatch]:
+        """What is to be tried, as each shard is told."""
+        split = []
         for first, last in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
-            given = None if lot.given is None else lot.given[first:last]
-            lots.append(replace(lot, given=given, total=self.points.n, first=first))
-        return lots
+            given = None if trials.given is None else trials.given[first:last]
+            split.append(replace(trials, given=given, total=self.points.n, first=first))
+        return split
 
 
-def _added(parts: Sequence[Assigned]) -> Assigned:
-    return Assigned(sum(part.totals for part in parts), sum(part.changed for part in parts))  # type: ignore[arg-type]
+def _added(shards: Sequence[Assignment]) -> Assignment:
+    return Assignment(sum(shard.totals for shard in shards), sum(shard.changed for shard in shards))  # type: ignore[arg-type]
 
 
 def _columns(moves: Moves, rows: np.ndarray) -> tuple[np.ndarray, ...]:

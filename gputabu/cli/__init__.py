@@ -1,8 +1,8 @@
 """The command line: a module for each command, and `app`, which they belong to."""
 
-from gputabu.cli import bench, datasets, doctor, fit, predict, select
-
-from gputabu.cli.reproduce.command import command as reproduce  # isort: skip  # the order of the help
+from gputabu.cli import fit, predict, select, bench  # isort: skip  # the order of the help
+from gputabu.cli.reproduce import command as reproduce  # isort: skip
+from gputabu.cli import datasets, doctor  # isort: skip
 from gputabu.cli.app import app, main
 
 __all__ = ["app", "bench", "datasets", "doctor", "fit", "main", "predict", "reproduce", "select"]

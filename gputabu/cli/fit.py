@@ -13,16 +13,20 @@ import typer
 import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, tell
-from gputabu.cli.output.fit_summary import Account
+from gputabu.cli.output.fit_summary import FitSummary
 from gputabu.cli.output.output_folder import LABELS, MODEL, Folder
 from gputabu.cli.output.report import fit_page
 from gputabu.core.interrupts import Interrupts
 from gputabu.core.validation import check_choice, check_int
 from gputabu.data.files import ARRAYS, read
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Selection
 
-METHODS: dict[str, Any] = {"tabu": gputabu.TabuKMeans, "k-means": gputabu.KMeans}
+METHODS: dict[str, Any] = {
+    "tabu": gputabu.TabuKMeans,
+    "quantized": gputabu.QuantizedTabuKMeans,
+    "k-means": gputabu.KMeans,
+}
 STARTS = ("k-means++", "random")
 FILES = (*LABELS.values(), "centres.csv", "centres-scaled.csv", MODEL, "report.html", "result.json")
 UNWRITTEN = "Nothing was written: --out FOLDER keeps labels, centres, the model and a report."
@@ -43,31 +47,37 @@ def fit(
     out: options.Out = None,
     force: options.Force = False,
     as_json: options.Json = False,
-    method: Annotated[str, typer.Option(metavar="NAME", help="tabu (tabu search), or k-means alone.")] = "tabu",
-    neighbourhood: Annotated[
-        str | None,
-        option(
-            "What tabu search moves: quantized (quick, the paper's), or relocation (the lowest J, above all with many "
-            "clusters, given time). [default: quantized]",
+    method: Annotated[
+        str,
+        typer.Option(
             metavar="NAME",
+            help="tabu (relocates centres: the lowest J), quantized (the paper's tabu search) or k-means alone.",
         ),
-    ] = None,
+    ] = "tabu",
     restarts: Annotated[
         int | None, option("Searches from different starts. [default: 1; 10 with --init random]")
     ] = None,
     init: Annotated[
         str | None,
-        option("k-means++, random, or a file of centres like DATA. [default: k-means++]", metavar="NAME"),
+        option(
+            "k-means++, random, or a file of centres like DATA. [default: k-means++; random for quantized]",
+            metavar="NAME",
+        ),
     ] = None,
     max_iter: Annotated[int | None, option("Iterations of a search. [default: 400; 300 for k-means]")] = None,
-    patience: Annotated[int | None, option("Stop after so many without improvement. [default: max-iter / 4]")] = None,
+    patience: Annotated[
+        int | None, option("Stop after so many without improvement. [default: a quarter of max-iter]")
+    ] = None,
     max_time: Annotated[
         float | None, option("Stop after so many seconds, with the best found.", metavar="SECONDS")
     ] = None,
     target: Annotated[float | None, option("Stop at this J.", metavar="J")] = None,
     refine: Annotated[
         str | None,
-        option("What improves the best found: lloyd, hartigan (lower J) or centroid. [default: lloyd]", metavar="NAME"),
+        option(
+            "What improves the best found: lloyd, hartigan (lower J) or centroid. [default: hartigan; lloyd for quantized]",
+            metavar="NAME",
+        ),
     ] = None,
     seed: options.Seed = 0,
     checkpoint: Annotated[
@@ -96,14 +106,14 @@ def fit(
     \b
     gputabu fit data.csv -k 10
     gputabu fit iris.csv -k 3 --id name --scale zscore --out found
-    gputabu fit big.npy -k 100 --neighbourhood relocation --max-time 60
+    gputabu fit big.npy -k 100 --max-time 60
     zcat data.csv.gz | gputabu fit - -k 10 --json
 
     Prints what was found. With --out it also writes labels.csv (or .npy), centres.csv, model.npz (for predict),
     result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
     written; the exit code is then 130. So does SIGTERM, with 143.
     """
-    given = {"neighbourhood": neighbourhood, "max_iter": max_iter, "patience": patience, "max_time": max_time}
+    given = {"max_iter": max_iter, "patience": patience, "max_time": max_time}
     given |= {"target": target, "refine": refine, "checkpoint": None if checkpoint is None else str(checkpoint)}
     given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
     model = estimator(method, {name: value for name, value in given.items() if value is not None})
@@ -112,13 +122,13 @@ def fit(
     form = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
     folder = None if out is None else Folder(out, FILES, force)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
-    recipe = Recipe.of(table, scale, dtype)
+    recipe = Preprocessing.of(table, scale, dtype)
     if init is not None:
         model.set_params(init=init if init in STARTS else start(init, recipe))
     points = recipe.points(table)
     begun = time.perf_counter()
     model.fit(points)
-    account = Account(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
+    account = FitSummary(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
     with Interrupts() as late:  # what was found is written; libraries that are loaded for it cannot be interrupted
         written = UNWRITTEN if folder is None else keep(account, folder, form)
     if as_json:
@@ -142,14 +152,14 @@ def estimator(method: str, given: dict[str, Any]) -> Any:
     return model.set_params(**given)
 
 
-def start(path: str, recipe: Recipe) -> np.ndarray:
+def start(path: str, recipe: Preprocessing) -> np.ndarray:
     """Centres to begin at, from a file in the units of the data."""
     if not Path(path).exists():
         raise ValueError(f"--init={path} must be {', '.join(STARTS)} or a file of centres.")
     return recipe.points(read(path, recipe.selection()))
 
 
-def keep(account: Account, folder: Folder, form: str) -> str:
+def keep(account: FitSummary, folder: Folder, form: str) -> str:
     """Write all there is; the report, which takes longest, last. A sentence that says so."""
     folder.labels(account.table, account.model.labels_, form)
     folder.centers(account.recipe, account.model.cluster_centers_, account.sizes)

@@ -12,7 +12,7 @@ import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.output.output_folder import MODEL, keep_labels, write_labels
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 
 
 @app.command(cls=Command)
@@ -52,7 +52,7 @@ def predict(
     if out is not None and out.exists() and not force:
         raise ValueError(f"--out={out} exists: --force replaces it, or choose another.")
     fitted = load(model)
-    recipe = Recipe.attached(fitted)
+    recipe = Preprocessing.attached(fitted)
     table = options.read_table(data, recipe.selection(columns, id), header, delimiter, array)
     labels = fitted.set_params(backend=backend, device=device).predict(recipe.points(table))
     if out is None:

@@ -17,10 +17,10 @@ from gputabu.cli.output.report import selection_page
 from gputabu.core.atomic_files import replacing
 from gputabu.core.interrupts import Interrupts
 from gputabu.core.validation import check_choice
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Selection, Table
-from gputabu.selection.select_k.criteria import LARGEST_IS_BEST
-from gputabu.selection.select_k.select_k import KSelection
+from gputabu.selection.criteria import LARGEST_IS_BEST
+from gputabu.selection.select_k import KSelection
 
 PICTURES = (".png", ".pdf", ".svg")
 FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")
@@ -76,7 +76,7 @@ def select_k(
     common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
     wanted = numbers(ks)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
-    recipe = Recipe.of(table, scale)
+    recipe = Preprocessing.of(table, scale)
     found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
     with Interrupts() as late:  # as for fit
         written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
@@ -106,7 +106,7 @@ def numbers(text: str) -> list[int]:
     return list(range(first, last + 1, step))
 
 
-def keep(found: KSelection, folder: Folder, table: Table, recipe: Recipe, command: str) -> str:
+def keep(found: KSelection, folder: Folder, table: Table, recipe: Preprocessing, command: str) -> str:
     """Write all there is, and a sentence that says so."""
     folder.text("criteria.csv", csv_text(list(found.table), zip(*found.table.values(), strict=True)))
     folder.labels(table, found.labels, "csv")

@@ -14,7 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
 from gputabu.algorithms import lloyd, quantized
-from gputabu.backend import hold
+from gputabu.backend import open_backend
 from gputabu.data.points import Points
 
 #: Iterations of the runs whose difference is measured.
@@ -39,7 +39,7 @@ def per_iteration(
     enough for their noise not to matter. Where K-Means is done sooner, it is as many as it makes.
     """
     means = np.arange(k) * (len(X) // k)
-    held = {backend: hold(Points.of(X), backend) for backend in backends}
+    held = {backend: open_backend(Points.of(X), backend) for backend in backends}
 
     def fit(iterations: int) -> KMeans:  # tol=0: it must make all the iterations that are timed
         with warnings.catch_warnings():
@@ -49,8 +49,8 @@ def per_iteration(
     def theirs(iterations: int) -> float:
         return timed(fit, iterations)[0]
 
-    def ours(ops: Any, iterations: int) -> float:
-        return timed(lloyd.descend, ops, X[means][None].astype(float), iterations)[0]
+    def ours(opened: Any, iterations: int) -> float:
+        return timed(lloyd.descend, opened, X[means][None].astype(float), iterations)[0]
 
     last = MANY if (made := fit(MANY).n_iter_) == MANY else made - 1  # both are under way until then
     if last <= FEW:
@@ -62,21 +62,21 @@ def per_iteration(
     taken: dict[str, list[float]] = {"sklearn": []}
     for _ in range(rounds):
         taken["sklearn"].append(each(theirs))
-        for backend, ops in held.items():
-            with ops:  # only now: it holds BLAS at one thread
-                taken.setdefault(f"tabu, {backend}", []).append(tabu_step(ops, means[None]))
-                taken.setdefault(f"Lloyd, {backend}", []).append(each(partial(ours, ops)))
+        for backend, opened in held.items():
+            with opened:  # only now: it holds BLAS at one thread
+                taken.setdefault(f"tabu, {backend}", []).append(tabu_step(opened, means[None]))
+                taken.setdefault(f"Lloyd, {backend}", []).append(each(partial(ours, opened)))
         for name, other in (others or {}).items():
             taken.setdefault(name, []).append(each(other))
     return {name: 1000 * statistics.median(times) for name, times in taken.items()}
 
 
-def tabu_step(ops: Any, means: np.ndarray, typical: Callable[[list[float]], float] = statistics.median) -> float:
+def tabu_step(backend: Any, means: np.ndarray, typical: Callable[[list[float]], float] = statistics.median) -> float:
     """Seconds of one tabu iteration, assign and survey: typically, of ten."""
     plan = quantized.Plan()
-    state = quantized.begin(ops, means, plan)
+    state = quantized.begin(backend, means, plan)
     taken = []
     for _ in range(10):
-        seconds, state = timed(quantized.step, ops, state, plan)
+        seconds, state = timed(quantized.step, backend, state, plan)
         taken.append(seconds)
     return typical(taken)

@@ -7,6 +7,6 @@ except ImportError as error:
     raise ImportError(f"gputabu.dask needs {error.name} (pip install 'gputabu[dask]').") from None
 
 from gputabu.dask.client import WorkerLost
-from gputabu.dask.estimators import KMeans, TabuKMeans
+from gputabu.dask.estimators import KMeans, QuantizedTabuKMeans, TabuKMeans
 
-__all__ = ["KMeans", "TabuKMeans", "WorkerLost"]
+__all__ = ["KMeans", "QuantizedTabuKMeans", "TabuKMeans", "WorkerLost"]

@@ -1,4 +1,4 @@
-"""On the client: parts of the points that workers hold, and what `Points` and `Ops` are over them.
+"""On the client: parts of the points that workers hold, and what `Points` and `BackendBase` are over them.
 
 What a worker holds is an actor, and every operation a message to it and one back, whose sizes do not depend on the
 number of points (but for single moves). Nothing waits for a worker that is gone.
@@ -21,11 +21,11 @@ from typing import Any, Self
 import numpy as np
 from distributed import Actor, Client, Future, KilledWorker, wait
 
-from gputabu.backend.base import Exact
-from gputabu.backend.contract import Labels, Ops, Pairs
-from gputabu.backend.sharded import PartedOps
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Labels, NearestTwo
+from gputabu.backend.sharded import ShardedBackend
 from gputabu.core.caching import cached_property
-from gputabu.dask.worker import Held, Kept, Summary, WorkerLost
+from gputabu.dask.worker import Handle, Summary, WorkerLost, WorkerShard
 from gputabu.data.points import Points, exponent
 
 #: How Dask's scheduler puts it that an actor is gone.
@@ -36,14 +36,14 @@ LOOK = 1.0
 PATIENCE = 60.0
 
 
-class Part:
-    """Consecutive rows on a worker. Acts like `Exact`; in `Points` it stands for a chunk."""
+class RemoteShard:
+    """Consecutive rows on a worker. Acts like `BackendBase`; in `Points` it stands for a chunk."""
 
     def __init__(self, client: Client, worker: str, held: Future) -> None:
         self.client, self.worker, self.held = client, worker, held
         ready(client, [held], worker)
         with client.as_current():
-            self.actor = Actor(Held, worker, held.key)
+            self.actor = Actor(WorkerShard, worker, held.key)
         self.serials = count(1)
         self.dropped: deque[int] = deque()
         self.name = ""
@@ -65,8 +65,8 @@ class Part:
         """Let the worker perform an operation, and wait for what it returns."""
         dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
         found = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
-        for kept in (found.first, found.second, found.near, found.far) if isinstance(found, Pairs) else (found,):
-            if isinstance(kept, Kept):
+        for kept in (found.first, found.second, found.near, found.far) if isinstance(found, NearestTwo) else (found,):
+            if isinstance(kept, Handle):
                 weakref.finalize(kept, self.dropped.append, kept.number)
         return found
 
@@ -87,52 +87,52 @@ class Part:
                 raise WorkerLost(f"worker {self.worker}: {error}") from None
 
     def __getattr__(self, method: str) -> Any:
-        if method.startswith("_") or not any(hasattr(kind, method) for kind in (Exact, Ops, Held)):
+        if method.startswith("_") or not any(hasattr(kind, method) for kind in (BackendBase, BackendBase, WorkerShard)):
             raise AttributeError(method)
         return partial(self.ask, method)
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return self.ask("rows", indices) if len(indices) else np.empty((0, self.shape[1]))
 
-    def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def sample(self, min_sq_dist: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         wanted = (targets >= 0).any()
-        return self.ask("sample", covered, shift, targets) if wanted else np.full(targets.shape, -1, np.int64)
+        return self.ask("sample", min_sq_dist, shift, targets) if wanted else np.full(targets.shape, -1, np.int64)
 
 
-class RemoteOps(PartedOps):
+class RemoteBackend(ShardedBackend):
     """Points on workers. Labels are not brought to the client."""
 
-    def __init__(self, points: Points, parts: Sequence[Part], backend: str) -> None:
+    def __init__(self, points: Points, parts: Sequence[RemoteShard], backend: str) -> None:
         super().__init__(points, parts)
         self.backend = backend
 
     def __enter__(self) -> Self:
         super().__enter__()
         weighted = self.points.weights is not None
-        self.name = self.each(lambda part: part.ask("start", self.backend, weighted))[0]
+        self.name = self.each(lambda shard: shard.ask("start", self.backend, weighted))[0]
         return self
 
-    def fetch(self, labels: Labels, restart: int) -> np.ndarray:
+    def fetch_labels(self, labels: Labels, restart: int) -> np.ndarray:
         """The clusters that have points: of all that is done with labels on the client, counting these is left."""
-        return np.unique(np.concatenate(self.each(lambda part, own: part.clusters(own, restart), labels)))
+        return np.unique(np.concatenate(self.each(lambda shard, local: shard.clusters(local, restart), labels)))
 
 
 @dataclass(frozen=True)
 class RemotePoints(Points):
-    """Points on workers, a `Part` for each chunk; weights are fetched where somebody wants all of them."""
+    """Points on workers, a `RemoteShard` for each chunk; weights are fetched where somebody wants all of them."""
 
     heaviest: float = 1.0
 
     @classmethod
-    def over(cls, parts: Sequence[Part], heaviest: float, weighted: bool) -> RemotePoints:
+    def over(cls, parts: Sequence[RemoteShard], heaviest: float, weighted: bool) -> RemotePoints:
         return cls(tuple(parts), tuple(map(_Weights, parts)) if weighted else None, heaviest=heaviest)  # type: ignore[arg-type]
 
     @property
     def on_device(self) -> bool:
         return False  # what comes to the client is NumPy's
 
-    def held(self, backend: str) -> RemoteOps:
-        return RemoteOps(self, self.chunks, backend)
+    def open_elsewhere(self, backend: Any) -> RemoteBackend:
+        return RemoteBackend(self, self.chunks, backend)
 
     def weights_at(self, indices: np.ndarray) -> np.ndarray:
         found = np.ones(indices.shape)
@@ -157,7 +157,7 @@ class RemotePoints(Points):
 class _Weights:
     """Weights of a part, fetched when they are looked at."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: RemoteShard) -> None:
         self.part = part
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any, Self
 
 import dask
@@ -13,20 +12,19 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gputabu.estimators.models
-from gputabu.algorithms import restarts as runs
-from gputabu.algorithms import seeding
 from gputabu.algorithms.monitor import Callback
-from gputabu.backend import admit, hold, returned, to_numpy
+from gputabu.algorithms.restarts import merge
+from gputabu.backend import as_caller_array, as_points, check_backend, open_backend, to_numpy
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, from_limbs
 from gputabu.core.log import shown
 from gputabu.core.results import Clustering
-from gputabu.core.validation import check_choice, check_heaviest, check_int
+from gputabu.core.validation import check_choice, check_heaviest
 from gputabu.dask.client import RemotePoints, awaited, ready
 from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
 from gputabu.dask.worker import chunk_of, points_of, weights_of
-from gputabu.data.points import Points
-from gputabu.estimators.models.base import _Clusterer
-from gputabu.estimators.models.sklearn_callbacks import fit_tasks, with_callbacks
+from gputabu.data.points import Points, Shape
+from gputabu.estimators.base import Clusterer
+from gputabu.estimators.sklearn_callbacks import fit_tasks, with_callbacks
 
 #: What workers share: the rows of X, or the restarts, each on all of X.
 SPREADS = ("auto", "restarts", "rows")
@@ -36,10 +34,10 @@ COPIED = 256 << 20
 MANY = 2**35
 
 
-class _Distributed(_Clusterer):
+class _Distributed(Clusterer):
     """What makes one of the estimators fit, and predict for, points that workers hold."""
 
-    _plain: type[_Clusterer]  # the estimator for points in memory
+    _plain: type[Clusterer]  # the estimator for points in memory
     client: Any
     spread: str
     labels_: Any
@@ -82,16 +80,14 @@ class _Distributed(_Clusterer):
         self
         """
         array = self._opened(X, reset=True)
-        verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
-        restarts = self._restarts()
-        k, seed = check_int("n_clusters", self.n_clusters, 1), self._seed()
-        self._check(array, k, restarts, seed)
+        verbose, restarts, seed = self._verbosity(), self._restarts(), self._seed()
+        self._check(array, seed)
         steps = self.max_iter * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(self.callback)
         data = Partitions(client_of(self.client), array, sample_weight)
         with shown(verbose):
-            found = data.run(lambda points: self._spread(data, points, k, restarts, seed, callback))
+            found = data.run(lambda points: self._spread(data, points, restarts, seed, callback))
         self._store(found)
         self.labels_ = self._predicted(with_sizes(array, data.X.chunks[0]))
         if tasks is not None:
@@ -161,9 +157,9 @@ class _Distributed(_Clusterer):
         data = Partitions(client_of(self.client), self._opened(X, reset=False), sample_weight)
 
         def measured(points: RemotePoints) -> float:
-            with hold(points, self.backend) as ops:
+            with open_backend(points, self.backend) as backend:
                 centers = self._centers()[None]
-                return -float(ops.objective(centers, ops.label(centers))[0])
+                return -float(backend.objective(centers, backend.label(centers))[0])
 
         return data.run(measured)
 
@@ -184,7 +180,7 @@ class _Distributed(_Clusterer):
 
         Returns
         -------
-        model : gputabu.TabuKMeans or gputabu.KMeans
+        model : gputabu.TabuKMeans, gputabu.QuantizedTabuKMeans or gputabu.KMeans
         """
         check_is_fitted(self)
         model = self._unfitted()
@@ -210,28 +206,25 @@ class _Distributed(_Clusterer):
         validate_data(self, described, reset=reset, skip_check_array=True)  # names and number of features
         return array
 
-    def _check(self, array: da.Array, k: int, restarts: int, seed: int) -> None:
-        """Let everything that looks at parameters do so, before anything is computed."""
+    def _check(self, array: da.Array, seed: int) -> None:
+        """Look at all parameters, before anything is computed."""
         check_choice("spread", self.spread, SPREADS)
+        check_backend(self.backend)
         if self.device is not None:
             raise ValueError(f"device={self.device!r} cannot go with Dask, where every worker has a GPU of its own.")
         n = MANY if np.isnan(array.shape[0]) else array.shape[0]
-        points = _Unread((np.broadcast_to(np.float32(0), (n, array.shape[1])),))
-        seeding.starts(SimpleNamespace(points=points), self.init, k, seed)
+        self._checked(Shape(n, array.shape[1], np.dtype(np.float32)), seed)
+        self._monitor(self.callback)
         if self.spread == "restarts" and self._watched(self.callback):
             what = "callback, progress and checkpoint"
             raise ValueError(f"{what} cannot go with spread='restarts', where nobody sees all of them.")
-        try:
-            self._search(points, k, restarts, seed, self.callback)
-        except _Checked:
-            return
 
     def _watched(self, callback: Callback | None) -> bool:
         """Whether somebody wants to see all restarts."""
         return callback is not None or self.progress or self.checkpoint is not None
 
     def _spread(
-        self, data: Partitions, points: RemotePoints, k: int, restarts: int, seed: int, callback: Callback | None
+        self, data: Partitions, points: RemotePoints, restarts: int, seed: int, callback: Callback | None
     ) -> Clustering:
         """Search on the workers: with the rows where they are, or with some of the restarts on each."""
         client = data.client
@@ -239,16 +232,16 @@ class _Distributed(_Clusterer):
         small = points.n * points.d * points.dtype.itemsize <= COPIED
         watched = self._watched(callback)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
-            return self._search(points, k, restarts, seed, callback)
+            return self._run(points, self._checked(points.shape, seed), restarts, callback)
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
         weights = None if points.weights is None else data.weights
         tasks = [
-            client.submit(_searched, self._unfitted(), data.blocks, weights, k, share.tolist(), seed,
+            client.submit(_searched, self._unfitted(), data.blocks, weights, share.tolist(), seed,
                           workers=[worker], allow_other_workers=True, pure=False)
             for share, worker in zip(shares, workers, strict=False)
         ]  # fmt: skip
         ready(client, tasks)
-        return runs.merge([awaited(client, task) for task in tasks])
+        return merge([awaited(client, task) for task in tasks])
 
     def _predicted(self, array: da.Array) -> da.Array:
         meta = array._meta.reshape(-1)[:0].astype(np.int32)
@@ -258,41 +251,30 @@ class _Distributed(_Clusterer):
         return found if delayed else client_of(self.client).persist(found)
 
 
-class _Checked(Exception):
-    """Parameters are good."""
-
-
-class _Unread(Points):
-    """Points of which only the shape is known: a search of them ends where it would begin."""
-
-    def held(self, backend: str) -> Any:
-        raise _Checked
-
-
 def _searched(
-    model: Any, blocks: Sequence[Any], weights: Sequence[Any] | None, k: int, restarts: list[int], seed: int
+    model: Any, blocks: Sequence[Any], weights: Sequence[Any] | None, restarts: list[int], seed: int
 ) -> Clustering:
     """Some of the restarts, on a worker; of the labels it returns which clusters there are."""
     chunks = [chunk_of(block, i) for i, block in enumerate(blocks)]
     points = points_of(chunks, None if weights is None else weights_of(weights, chunks))
-    found = model._search(points, k, restarts, seed, None)
+    found = model._run(points, model._checked(points.shape, seed), restarts, None)
     return replace(found, labels=np.unique(to_numpy(found.labels)), centers=to_numpy(found.centers))
 
 
 def _labels(block: Any, centers: np.ndarray, backend: str) -> Any:
     if len(block) == 0:
         return np.empty(0, np.int32)
-    points = admit(block)
-    with hold(points, backend) as ops:
-        return returned(ops.fetch(ops.label(centers[None]), 0), points)
+    points = as_points(block)
+    with open_backend(points, backend) as opened:
+        return as_caller_array(opened.fetch_labels(opened.label(centers[None]), 0), points)
 
 
 def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
     if len(block) == 0:
         return np.empty((0, len(centers)))
-    points = admit(block)
-    with hold(points, backend) as ops:
-        return returned(ops.distances(centers), points)
+    points = as_points(block)
+    with open_backend(points, backend) as opened:
+        return as_caller_array(opened.distances(centers), points)
 
 
 def _part(block: Any, weights: Any, number: int) -> Points | None:
@@ -305,8 +287,8 @@ def _part(block: Any, weights: Any, number: int) -> Points | None:
 def _box(points: Points | None, backend: str) -> Bounds | None:
     if points is None:
         return None
-    with hold(points, backend) as ops:
-        return ops.box()  # type: ignore[attr-defined]
+    with open_backend(points, backend) as opened:
+        return opened.bounds_partial()
 
 
 def _joined(boxes: Sequence[Bounds | None], centers: np.ndarray) -> Bounds:
@@ -320,9 +302,9 @@ def _costs(points: Points | None, centers: np.ndarray, box: Bounds, backend: str
     if points is None:
         return np.zeros((3, 1), np.int64)
     grid = Grid.around(box, box.low)
-    with hold(points, backend) as ops:
-        ops.agree(box, grid)  # type: ignore[attr-defined]
-        return ops.costs(centers[None], ops.label(centers[None]), grid.cost)  # type: ignore[attr-defined]
+    with open_backend(points, backend) as opened:
+        opened.adopt_grid(box, grid)
+        return opened.objective_partial(centers[None], opened.label(centers[None]), grid.cost)
 
 
 def _summed(costs: Sequence[np.ndarray], box: Bounds) -> float:
@@ -373,6 +355,41 @@ class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
     """
 
     _plain = gputabu.estimators.models.TabuKMeans
+
+
+class QuantizedTabuKMeans(_Distributed, gputabu.estimators.models.QuantizedTabuKMeans):
+    """`gputabu.QuantizedTabuKMeans` for dask arrays and data frames, with the bits of that one.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    client : distributed.Client, optional
+        By default the one that was made last.
+    spread : {"auto", "rows", "restarts"}, default="auto"
+        What the workers share; see `gputabu.dask.TabuKMeans`.
+    **parameters
+        As for `gputabu.QuantizedTabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+
+    Attributes
+    ----------
+    labels_ : dask array of shape (n_samples,), int32
+        In the chunks of `X`; computed when asked for.
+
+    The others are those of `gputabu.QuantizedTabuKMeans`, as NumPy arrays.
+
+    Examples
+    --------
+    >>> import dask.array as da
+    >>> from distributed import Client
+    >>> from gputabu.dask import QuantizedTabuKMeans
+    >>> X = da.from_array([[0.0], [1.0], [10.0], [11.0]], chunks=(3, 1))
+    >>> with Client(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0") as client:
+    ...     model = QuantizedTabuKMeans(2, random_state=0).fit(X)
+    >>> sorted(model.cluster_centers_.ravel().tolist())
+    [0.5, 10.5]
+    """
+
+    _plain = gputabu.estimators.models.QuantizedTabuKMeans
 
 
 class KMeans(_Distributed, gputabu.estimators.models.KMeans):

@@ -13,8 +13,8 @@ from distributed import Client, Future, default_client, futures_of
 
 from gputabu.core.log import log
 from gputabu.core.validation import check_heaviest, check_shape
-from gputabu.dask.client import Part, RemotePoints, WorkerLost, awaited, ready
-from gputabu.dask.worker import Held, Summary
+from gputabu.dask.client import RemotePoints, RemoteShard, WorkerLost, awaited, ready
+from gputabu.dask.worker import Summary, WorkerShard
 
 #: How often work is begun again, each time after a worker was lost.
 RETRIES = 3
@@ -50,12 +50,12 @@ class Partitions:
         """The points, each where it is, after they were looked at there."""
         held = [
             (worker, self.client.submit(
-                Held, first, self.blocks[first:last], self.weights and self.weights[first:last],
+                WorkerShard, first, self.blocks[first:last], self.weights and self.weights[first:last],
                 workers=[worker], actor=True, pure=False,
             ))
             for worker, first, last in self._runs()
         ]  # fmt: skip
-        parts = [Part(self.client, *one) for one in held]
+        parts = [RemoteShard(self.client, *one) for one in held]
         summaries = [summary for part in parts for summary in part.summaries]
         check_alike(summaries)
         heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)

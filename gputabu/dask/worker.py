@@ -1,6 +1,6 @@
 """On a worker: consecutive partitions of X, who computes on them, and what is kept of every point between operations.
 
-Labels and distances never leave the worker. The client has numbers for them (`Kept`), and names one in a later message.
+Labels and distances never leave the worker. The client has numbers for them (`Handle`), and names one in a later message.
 """
 
 from __future__ import annotations
@@ -16,28 +16,29 @@ from typing import Any
 import numpy as np
 from distributed import get_worker
 
-from gputabu.backend import admit, hold, on_gpu, to_numpy
-from gputabu.backend.contract import Labels, Ops, Pairs
-from gputabu.backend.numpy.tiling import Blocks
+from gputabu.backend import as_points, on_gpu, open_backend, to_numpy
+from gputabu.backend.base import BackendBase
+from gputabu.backend.contract import Labels, NearestTwo
+from gputabu.backend.numpy.tiling import TiledBackend
 from gputabu.core.validation import check_matrix, check_range, plain_weights
 from gputabu.data.points import Points
 
 #: Operations whose result stays on the worker.
-KEEPING = ("blank", "label", "nothing_covered", "take")
+KEEPING = ("blank_labels", "label", "infinite_sq_dist", "take_labels")
 
 
 class WorkerLost(RuntimeError):
     """A worker is gone, and with it the state of a search."""
 
 
-class Kept:
+class Handle:
     """The number of something that a worker keeps."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
     def __reduce__(self) -> Any:
-        return Kept, (self.number,)
+        return Handle, (self.number,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Summary:
     heaviest: float
 
 
-class Held:
+class WorkerShard:
     """Some consecutive partitions, the first of which has the number `first`."""
 
     def __init__(self, first: int, blocks: Sequence[Any], weights: Sequence[Any] | None) -> None:
@@ -62,7 +63,7 @@ class Held:
         self.numbers = count()
         self.last, self.answer = 0, b""
         self.threads = thread_count()
-        self.ops: Ops
+        self.backend: BackendBase
 
     def __reduce__(self) -> Any:
         raise pickle.PicklingError("The state of a search stays on its worker.")
@@ -82,7 +83,7 @@ class Held:
             method, args, dropped = pickle.loads(message)
             for number in dropped:
                 del self.kept[number]
-            target = self if hasattr(Held, method) else self.ops
+            target = self if hasattr(WorkerShard, method) else self.backend
             found = getattr(target, method)(*map(self._given, args))
             self.last, self.answer = serial, pickle.dumps(self._returned(method, args, found))
         elif serial != self.last:  # these partitions were read again on a new worker
@@ -90,48 +91,48 @@ class Held:
         return self.answer
 
     def _given(self, value: Any) -> Any:
-        if isinstance(value, Kept):
+        if isinstance(value, Handle):
             return self.kept[value.number]
-        if isinstance(value, Pairs):
+        if isinstance(value, NearestTwo):
             first, second, near, far = map(self._given, (value.first, value.second, value.near, value.far))
-            return Pairs(first, second, near, far, value.at)
+            return NearestTwo(first, second, near, far, value.at)
         return value
 
     def _returned(self, method: str, args: Sequence[Any], found: Any) -> Any:
         if method in KEEPING:
             return self._keep(found)
-        if method != "pairs":
+        if method != "nearest_two":
             return found
         if args[1] is not None:  # brought up to date where they are
-            return Pairs(None, None, None, None, found.at)
+            return NearestTwo(None, None, None, None, found.at)
         first, second, near, far = map(self._keep, (found.first, found.second, found.near, found.far))
-        return Pairs(first, second, near, far, found.at)
+        return NearestTwo(first, second, near, far, found.at)
 
-    def _keep(self, value: Any) -> Kept:
+    def _keep(self, value: Any) -> Handle:
         number = next(self.numbers)
         self.kept[number] = value
-        return Kept(number)
+        return Handle(number)
 
-    # -- operations beside those of `Ops` ----------------------------------------------------------
+    # -- operations beside those of `BackendBase` ----------------------------------------------------------
 
     def start(self, backend: str, weighted: bool) -> str:
         """Give the points to a backend, whose name is returned."""
-        self.ops = hold(points_of(self.chunks, self.weights if weighted else None), backend)
-        if isinstance(self.ops, Blocks):
-            self.ops.workers.threads = self.threads
-        self.ops.__enter__()
-        weakref.finalize(self, self.ops.__exit__, None, None, None)
-        return self.ops.name
+        self.backend = open_backend(points_of(self.chunks, self.weights if weighted else None), backend)
+        if isinstance(self.backend, TiledBackend):
+            self.backend.workers.threads = self.threads
+        self.backend.__enter__()
+        weakref.finalize(self, self.backend.__exit__, None, None, None)
+        return self.backend.name
 
     def clusters(self, labels: Labels, restart: int) -> np.ndarray:
         """Which clusters have points here."""
-        return np.unique(self.ops.fetch(labels, restart))
+        return np.unique(self.backend.fetch_labels(labels, restart))
 
     def weights_at(self, rows: np.ndarray) -> np.ndarray:
-        return self.ops.points.weights_at(rows)
+        return self.backend.points.weights_at(rows)
 
     def all_weights(self) -> np.ndarray:
-        return np.concatenate(self.ops.points.weights or ())
+        return np.concatenate(self.backend.points.weights or ())
 
     def exact_weight(self) -> list[float]:
         """Numbers whose sum is that of the weights, without rounding: what is left is added up until nothing is."""
@@ -156,9 +157,9 @@ def chunk_of(block: Any, number: int) -> Any:
         return np.empty((0, block.shape[1] if block.ndim == 2 else 0))
     if not on_gpu(block):
         return check_matrix(block, name)
-    points = admit(block)
-    with hold(points, "cuda") as ops:
-        box = ops.box()  # type: ignore[attr-defined]
+    points = as_points(block)
+    with open_backend(points, "cuda") as backend:
+        box = backend.bounds_partial()
     check_range(float(box.low.min()), float(box.high.max()), name)
     return points.chunks[0]
 

@@ -26,6 +26,15 @@ from gputabu.data.sources import Source, checked, is_source
 CHUNK_ROWS = 2**31 - 1
 
 
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What must be known of points to check parameters against them."""
+
+    n: int
+    d: int
+    dtype: np.dtype
+
+
 @dataclass(frozen=True)
 class Points:
     """N points of R^d with optional weights, as a sequence of chunks that are never copied."""
@@ -70,9 +79,13 @@ class Points:
         """Whether the points are read anew for every pass."""
         return any(isinstance(chunk, Source) for chunk in self.chunks)
 
-    def held(self, backend: str) -> Any:
-        """Who computes on points that are elsewhere, as `Ops`; None for points that a backend is to be given."""
+    def open_elsewhere(self, backend: Any) -> Any:
+        """Who computes on points that are elsewhere, as `BackendBase`; None for points that a backend is to be given."""
         return None
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.n, self.d, self.dtype)
 
     @property
     def n(self) -> int:

@@ -18,7 +18,7 @@ DTYPES = ("float32", "float64")
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class Preprocessing:
     """Which columns were taken, and how they were scaled: (x − center) / spread.
 
     Attributes

@@ -1,1 +1,6 @@
-"""TODO."""
+"""scikit-learn estimators over the searches: check, convert, run, store."""
+
+from gputabu.estimators.models import KMeans, QuantizedTabuKMeans, TabuKMeans, TabuSearchClustering
+from gputabu.estimators.storage import load
+
+__all__ = ["KMeans", "QuantizedTabuKMeans", "TabuKMeans", "TabuSearchClustering", "load"]

@@ -16,24 +16,25 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from gputabu.algorithms.monitor import Callback, check_callback
-from gputabu.algorithms.restarts import batches
-from gputabu.backend import Devices, admit, hold, returned, to_numpy
+from gputabu.algorithms.monitor import Callback, Monitor, check_callback
+from gputabu.algorithms.restarts import Search, batches, run_restarts
+from gputabu.backend import BackendChoice, Devices, as_caller_array, as_points, open_backend, to_numpy
+from gputabu.backend.tuning import Tuning
 from gputabu.core.log import shown
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_int, check_n_clusters
 from gputabu.data import frames
 from gputabu.data.memmaps import labels_file, written
-from gputabu.data.points import Points
+from gputabu.data.points import Points, Shape
 from gputabu.data.sources import is_source
-from gputabu.estimators.models.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
-from gputabu.estimators.models.storage import Storable
+from gputabu.estimators.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
+from gputabu.estimators.storage import Storable
 
 #: Labels that are looked at at a time.
 PIECE = 1 << 20
 
 
-class _Clusterer(
+class Clusterer(
     Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
 ):
     """What a fitted clustering with centres can do."""
@@ -47,7 +48,7 @@ class _Clusterer(
     checkpoint: Any
     progress: bool
     callback: Callback | None
-    backend: str
+    backend: BackendChoice
     device: Devices
 
     # Where labels go is for the caller alone to say.
@@ -79,19 +80,20 @@ class _Clusterer(
         -------
         self
         """
-        points = self._admit(X, sample_weight, reset=True)
-        k = check_n_clusters(self.n_clusters, points.n)
-        verbose = check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
-        restarts = self._restarts()
-        out = labels_file(labels_out, points.n)
-        steps = check_int("max_iter", self.max_iter, 1) * self._batches(points, k, restarts)
+        points = self._as_points(X, sample_weight, reset=True)
+        verbose, restarts = self._verbosity(), self._restarts()
+        search = self._checked(points.shape, self._seed())
+        labels_to = labels_file(labels_out, points.n)
+        steps = search.max_iter * len(list(batches(range(restarts), search.width(points), Tuning())))
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._search(points, k, restarts, self._seed(), callback)
-        self._store(found).labels_ = (
-            self._labelled(found.labels, X) if out is None else written(to_numpy(found.labels), out)
-        )
+            found = self._run(points, search, restarts, callback)
+        self._store(found)
+        if labels_to is None:
+            self.labels_ = self._labelled(found.labels, X)
+        else:
+            self.labels_ = written(to_numpy(found.labels), labels_to)
         if tasks is not None:
             tasks.end()
         return self
@@ -126,9 +128,9 @@ class _Clusterer(
         """
         points = self._points(X)
         out = labels_file(labels_out, points.n)
-        with hold(points, self.backend, self.device) as ops:
-            labels = ops.fetch(ops.label(self._centers()[None]), 0)
-        return self._labelled(returned(labels, points), X) if out is None else written(to_numpy(labels), out)
+        with open_backend(points, self.backend, self.device) as backend:
+            labels = backend.fetch_labels(backend.label(self._centers()[None]), 0)
+        return self._labelled(as_caller_array(labels, points), X) if out is None else written(to_numpy(labels), out)
 
     def transform(self, X: Any) -> Any:
         """Euclidean distance of every sample to every centre.
@@ -143,10 +145,10 @@ class _Clusterer(
             Of the kind of `X`, and of its dtype; infinite where that is float32 and they are beyond its range.
         """
         points = self._points(X)
-        with hold(points, self.backend, self.device) as ops:
-            found = ops.distances(self._centers())
+        with open_backend(points, self.backend, self.device) as backend:
+            found = backend.distances(self._centers())
         wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
-        return to_numpy(found) if wrapped else returned(found, points)
+        return to_numpy(found) if wrapped else as_caller_array(found, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -161,9 +163,9 @@ class _Clusterer(
         -------
         score : float
         """
-        with hold(self._points(X, sample_weight), self.backend, self.device) as ops:
+        with open_backend(self._points(X, sample_weight), self.backend, self.device) as backend:
             centers = self._centers()[None]
-            return -float(ops.objective(centers, ops.label(centers))[0])
+            return -float(backend.objective(centers, backend.label(centers))[0])
 
     def to_sklearn(self) -> sklearn.cluster.KMeans:
         """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
@@ -195,12 +197,23 @@ class _Clusterer(
         model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
         return model
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
+    def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        """The search that the parameters ask for, checked."""
         raise NotImplementedError
 
-    def _batches(self, points: Points, k: int, restarts: int) -> int:
-        """In how many batches the restarts run."""
-        return len(list(batches(range(restarts), points.n)))
+    def _checked(self, shape: Shape, seed: int) -> Search:
+        """`_search`, where there are enough points for so many clusters."""
+        return self._search(shape, check_n_clusters(self.n_clusters, shape.n), seed)
+
+    def _monitor(self, callback: Callback | None) -> Monitor:
+        return Monitor(callback, self.progress, getattr(self, "max_time", None), self.checkpoint)
+
+    def _run(self, points: Points, search: Search, restarts: int | list[int], callback: Callback | None) -> Clustering:
+        monitor = self._monitor(callback)
+        return run_restarts(points, search, restarts, monitor, backend=self.backend, device=self.device)
+
+    def _verbosity(self) -> int:
+        return check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
 
     def _restarts(self) -> int:
         """The number of restarts that `n_init` stands for, as in scikit-learn."""
@@ -249,14 +262,14 @@ class _Clusterer(
 
     def _points(self, X: Any, sample_weight: Any = None) -> Points:
         check_is_fitted(self)
-        return self._admit(X, sample_weight, reset=False)
+        return self._as_points(X, sample_weight, reset=False)
 
-    def _admit(self, X: Any, sample_weight: Any, reset: bool) -> Points:
+    def _as_points(self, X: Any, sample_weight: Any, reset: bool) -> Points:
         """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
         validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
         check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
         with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, which may come to infinity less infinity
-            points = admit(X, sample_weight, None if is_source(X) else check)
+            points = as_points(X, sample_weight, None if is_source(X) else check)
         if reset:
             self.n_features_in_ = points.d
         elif points.d != self.n_features_in_:

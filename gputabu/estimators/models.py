@@ -1,109 +1,75 @@
-"""scikit-learn estimators over the plain functions: check, convert, call, store."""
+"""The estimators: each is the parameters of one search, with scikit-learn's interface (`base`)."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
-from gputabu.algorithms import lloyd, quantized, reassignment, relocation
+from gputabu.algorithms.lloyd import LloydSearch
 from gputabu.algorithms.monitor import Callback
-from gputabu.algorithms.restarts import batches
-from gputabu.backend import Devices
+from gputabu.algorithms.quantized import QuantizedSearch
+from gputabu.algorithms.reassignment import ReassignmentSearch
+from gputabu.algorithms.relocation import RelocationSearch
+from gputabu.algorithms.restarts import Search
+from gputabu.backend import BackendChoice, Devices
 from gputabu.core.results import Clustering
-from gputabu.core.validation import check_choice, check_int
-from gputabu.data.points import Points
-from gputabu.estimators.base import _Clusterer
-
-#: What a move of `TabuKMeans` is.
-NEIGHBOURHOODS = ("quantized", "relocation")
+from gputabu.core.validation import check_int
+from gputabu.data.points import Shape
+from gputabu.estimators.base import Clusterer
+from gputabu.estimators.parameters import documented
 
 
-class TabuKMeans(_Clusterer):
-    """K-Means clustering by tabu search: with quantized means (QM-TS), or by relocation of centres.
+@documented
+class TabuKMeans(Clusterer):
+    """K-Means clustering by a tabu search that relocates centres: what most people should use.
 
-    Tabu search leaves local minima because it always moves on, also to worse solutions, and never back. The best
-    solution found is then refined. In the paper's neighbourhood centres are restricted to data points, and each moves
-    within its own cluster. With neighbourhood="relocation" an iteration takes one centre away and puts a data point in
-    its place, wherever that is best. Take "quantized" to reproduce the paper, or for a quick result with few clusters;
-    take "relocation" for the lowest J, above all with many clusters, and give it time.
+    An iteration takes one centre away and puts a data point in its place, wherever that is best, also if J rises. What
+    was just done may not be undone, so the search leaves local minima that K-Means is caught in. The best solution is
+    then refined by K-Means and by moves of single samples. Give it time (`max_time`) for the lowest J, above all with
+    many clusters.
 
     Parameters
     ----------
     n_clusters : int, default=8
-    neighbourhood : {"quantized", "relocation"}, default="quantized"
-        What a move is: see above.
     init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        Where a restart begins. The paper begins at random points; centres that are not data points are
-        moved to the nearest one. Relocation begins with K-Means from there.
+        Where a restart begins. K-Means from there is the start of the search.
     n_init : int or "auto", default="auto"
         Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
         whatever their number.
     max_iter : int, default=400
-        Iterations of the tabu search (IT_max).
-    patience : int, optional
-        Iterations without improvement after which a restart stops (r_max); default max_iter / 4.
-    max_time : float, optional
-        Seconds after which the search stops, whatever it has found; only then may two fits differ. The refinement of
-        the best may take a tenth of it more.
-    target : float, default=0
-        J at which a restart stops.
-    refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
-        Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
-        single moves: samples change cluster, one at a time, until no such move lowers J. Relocation does not take
-        "centroid".
-    scope : {"cluster", "global"}, default="cluster"
-        Whether a point that was the mean of a cluster is forbidden to that cluster, or to all. Quantized only.
-    n_neighbors : int, default=1
-        Neighbours evaluated per iteration; the best of them is moved to. Quantized only.
-    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
-        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
-        1 logs the course of the fit, 2 every iteration.
-    checkpoint : path, optional
-        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
-        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
-        integer.
-    progress : bool, default=False
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
+        Iterations of the tabu search: moves of one centre each.
+    %(patience)s
+    %(max_time)s
+    %(target)s
+    candidates : int, default=7
+        Samples drawn per iteration as places for a centre.
+    tenure : int, optional
+        Moves for which a centre that was placed stays; by default half of `n_clusters`.
+    go_back : int, default=60
+        Iterations without a better solution after which the search returns to the best of late.
+    returns : int, default=20
+        Returns to one and the same solution after which the search stays away from it.
+    refine : {"hartigan", "lloyd"}, default="hartigan"
+        Refine the best solution by K-Means ("lloyd"), or by K-Means and then single moves: samples change cluster, one
+        at a time, until no such move lowers J.
+    %(execution)s
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,), int32
-    cluster_centers_ : ndarray of shape (n_clusters, n_features)
-    inertia_ : float
-        J, the sum of squared distances to the centres, weighted by `sample_weight`.
-    center_indices_ : ndarray of shape (n_clusters,), or None
-        The quantized means that the centres were refined from: rows of `X`. Relocation has none.
-    inertias_ : ndarray of shape (n_restarts,)
-        J of every restart.
-    n_iter_ : int
-        Iterations of the restart that won.
-    restart_ : int
-        Number of the restart that won.
-    trace_ : Trace
-        J, best J and moves per restart and iteration.
-    stop_ : Stop
-        Why the search stopped.
-    backend_ : str
-        What computed it.
+    %(attributes)s
 
-    References
-    ----------
-    Gyamfi, Brusey and Hunt, "K-Means Clustering using Tabu Search with Quantized Means", 2016.
+    See Also
+    --------
+    QuantizedTabuKMeans : The paper's search, quick with few clusters.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from gputabu import TabuKMeans
-    >>> model = TabuKMeans(3, random_state=0).fit(load_iris().data)
+    >>> from gputabu import KMeans, TabuKMeans
+    >>> X = load_iris().data
+    >>> model = TabuKMeans(3, random_state=0).fit(X)
     >>> round(model.inertia_, 2), model.predict([[5.1, 3.5, 1.4, 0.2]]).shape
     (78.85, (1,))
-    >>> far = TabuKMeans(30, neighbourhood="relocation", max_time=5.0, random_state=0).fit(load_iris().data)
-    >>> far.inertia_ < TabuKMeans(30, random_state=0).fit(load_iris().data).inertia_
+    >>> TabuKMeans(30, random_state=0).fit(X).inertia_ < KMeans(30, n_init=10, random_state=0).fit(X).inertia_
     True
     """
 
@@ -111,17 +77,18 @@ class TabuKMeans(_Clusterer):
         self,
         n_clusters: int = 8,
         *,
-        neighbourhood: str = "quantized",
         init: Any = "k-means++",
         n_init: Any = "auto",
         max_iter: int = 400,
         patience: int | None = None,
         max_time: float | None = None,
         target: float = 0.0,
-        refine: str = "lloyd",
-        scope: str = "cluster",
-        n_neighbors: int = 1,
-        backend: str = "auto",
+        candidates: int = 7,
+        tenure: int | None = None,
+        go_back: int = 60,
+        returns: int = 20,
+        refine: str = "hartigan",
+        backend: BackendChoice = "auto",
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -130,7 +97,110 @@ class TabuKMeans(_Clusterer):
         callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.neighbourhood = neighbourhood
+        self.init = init
+        self.n_init = n_init
+        self.max_iter = max_iter
+        self.patience = patience
+        self.max_time = max_time
+        self.target = target
+        self.candidates = candidates
+        self.tenure = tenure
+        self.go_back = go_back
+        self.returns = returns
+        self.refine = refine
+        self.backend = backend
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.checkpoint = checkpoint
+        self.progress = progress
+        self.callback = callback
+
+    def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        return RelocationSearch.checked(
+            shape, k, init=self.init, max_iter=self.max_iter, patience=self.patience, target=self.target,
+            candidates=self.candidates, tenure=self.tenure, go_back=self.go_back, returns=self.returns,
+            refine=self.refine, seed=seed,
+        )  # fmt: skip
+
+
+@documented
+class QuantizedTabuKMeans(Clusterer):
+    """K-Means clustering by tabu search with quantized means (QM-TS): the paper's algorithm, with its settings.
+
+    Centres are restricted to data points, the quantized means. An iteration moves each to the best sample of its own
+    cluster that was not its mean before, also if J rises. The best solution is then refined by K-Means. Use it to
+    reproduce the paper, or for a quick result with few clusters; `TabuKMeans` finds a lower J with many.
+
+    Parameters
+    ----------
+    n_clusters : int, default=8
+    init : {"random", "k-means++"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        Where a restart begins. Centres that are not data points are moved to the nearest one.
+    n_init : int or "auto", default="auto"
+        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        whatever their number.
+    max_iter : int, default=400
+        Iterations of the tabu search (IT_max).
+    patience : int, default=100
+        Iterations without improvement after which a restart stops (r_max).
+    %(max_time)s
+    %(target)s
+    refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
+        Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
+        single moves: samples change cluster, one at a time, until no such move lowers J.
+    scope : {"cluster", "global"}, default="cluster"
+        Whether a sample that was the mean of a cluster is forbidden to that cluster, or to all.
+    n_neighbors : int, default=1
+        Neighbours evaluated per iteration; the best of them is moved to.
+    %(execution)s
+
+    Attributes
+    ----------
+    %(attributes)s
+    center_indices_ : ndarray of shape (n_clusters,)
+        The quantized means that the centres were refined from: rows of `X`.
+
+    See Also
+    --------
+    TabuKMeans : A search that finds better clusterings, above all with many clusters.
+
+    References
+    ----------
+    Gyamfi, Brusey and Hunt, "K-Means Clustering using Tabu Search with Quantized Means", 2016.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from gputabu import QuantizedTabuKMeans
+    >>> X = load_iris().data
+    >>> model = QuantizedTabuKMeans(3, random_state=0).fit(X)
+    >>> round(model.inertia_, 2), X[model.center_indices_].shape
+    (78.85, (3, 4))
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "random",
+        n_init: Any = "auto",
+        max_iter: int = 400,
+        patience: int = 100,
+        max_time: float | None = None,
+        target: float = 0.0,
+        refine: str = "lloyd",
+        scope: str = "cluster",
+        n_neighbors: int = 1,
+        backend: BackendChoice = "auto",
+        device: Devices = None,
+        random_state: Any = None,
+        verbose: int = 0,
+        checkpoint: Any = None,
+        progress: bool = False,
+        callback: Callback | None = None,
+    ) -> None:
+        self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
         self.max_iter = max_iter
@@ -148,36 +218,23 @@ class TabuKMeans(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
-        both = {
-            "init": self.init,
-            "restarts": restarts,
-            "max_iter": self.max_iter,
-            "patience": self.patience,
-            "refine": self.refine,
-            "seed": seed,
-            "max_time": self.max_time,
-            "target": self.target,
-            "backend": self.backend,
-            "device": self.device,
-            "checkpoint": self.checkpoint,
-            "progress": self.progress,
-            "callback": callback,
-        }
-        if check_choice("neighbourhood", self.neighbourhood, NEIGHBOURHOODS) == "relocation":
-            return relocation.search(points, k, **both)
-        return quantized.search(points, k, scope=self.scope, n_neighbors=self.n_neighbors, **both)
+    def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        return QuantizedSearch.checked(
+            shape, k, init=self.init, max_iter=self.max_iter, patience=self.patience, target=self.target,
+            refine=self.refine, scope=self.scope, n_neighbors=self.n_neighbors, seed=seed,
+        )  # fmt: skip
 
     def _store(self, found: Clustering) -> Self:
         self.center_indices_ = found.center_indices
         return super()._store(found)
 
 
-class TabuSearchClustering(_Clusterer):
+@documented
+class TabuSearchClustering(Clusterer):
     """Clustering by tabu search over labellings (TSC), the classic that QM-TS is measured against.
 
     Each iteration tries random changes of the labels of some samples and moves to the best that is not among the
-    latest labellings. It needs many more iterations than `TabuKMeans` and ends higher; use it to compare.
+    latest labellings. It needs many more iterations than `QuantizedTabuKMeans` and ends higher; use it to compare.
 
     Parameters
     ----------
@@ -200,41 +257,15 @@ class TabuSearchClustering(_Clusterer):
         until no such move lowers J), or return it as it was found, as in the paper. Then a sample need not be
         in the cluster whose centre is nearest, so that `labels_` differ from `predict(X)`, and `inertia_` is J of
         `labels_`, above `-score(X)`.
-    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
-        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
-        1 logs the course of the fit, 2 every iteration.
-    checkpoint : path, optional
-        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
-        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
-        integer.
-    progress : bool, default=False
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
+    %(execution)s
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,), int32
-    cluster_centers_ : ndarray of shape (n_clusters, n_features)
-        Centroids of the clusters. One without samples, which refine=None may leave, has the mean of all.
-    inertia_ : float
-        J, the sum of squared distances to the centres of `labels_`, weighted by `sample_weight`.
-    inertias_ : ndarray of shape (n_restarts,)
-        J of every restart.
-    n_iter_ : int
-        Iterations of the restart that won.
-    restart_ : int
-        Number of the restart that won.
-    trace_ : Trace
-        J, best J and number of samples that changed cluster, per restart and iteration.
-    stop_ : Stop
-        Why the search stopped.
-    backend_ : str
-        What computed it.
+    %(attributes)s
+
+    Notes
+    -----
+    A cluster without samples, which `refine=None` may leave, is centred at the mean of all.
 
     References
     ----------
@@ -259,7 +290,7 @@ class TabuSearchClustering(_Clusterer):
         tenure: int = 15,
         keep: float = 0.95,
         refine: str | None = "lloyd",
-        backend: str = "auto",
+        backend: BackendChoice = "auto",
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -283,27 +314,11 @@ class TabuSearchClustering(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
-        return reassignment.search(
-            points,
-            k,
-            init=self.init,
-            restarts=restarts,
-            max_iter=self.max_iter,
-            n_trials=self.n_trials,
-            tenure=self.tenure,
-            keep=self.keep,
-            refine=self.refine,
-            seed=seed,
-            backend=self.backend,
-            device=self.device,
-            checkpoint=self.checkpoint,
-            progress=self.progress,
-            callback=callback,
-        )
-
-    def _batches(self, points: Points, k: int, restarts: int) -> int:
-        return len(list(batches(range(restarts), reassignment.width(points, k, self.n_trials))))
+    def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        return ReassignmentSearch.checked(
+            shape, k, init=self.init, max_iter=self.max_iter, n_trials=self.n_trials, tenure=self.tenure,
+            keep=self.keep, refine=self.refine, seed=seed,
+        )  # fmt: skip
 
     def _restarts(self) -> int:
         """As for the others, but restarts from labels that are given are not the same."""
@@ -312,7 +327,8 @@ class TabuSearchClustering(_Clusterer):
         return check_int("n_init", self.n_init, 1)
 
 
-class KMeans(_Clusterer):
+@documented
+class KMeans(Clusterer):
     """K-Means by Lloyd's algorithm, on every backend with the same bits.
 
     Parameters
@@ -329,40 +345,11 @@ class KMeans(_Clusterer):
     refine : {None, "hartigan"}, default=None
         "hartigan" goes on where K-Means ended: samples move to another cluster, one at a time, until no such move
         lowers J. `n_iter_` and `trace_` are those of K-Means.
-    backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
-        Who computes. The result is the same, bit for bit. One asked for by name never falls back.
-    device : int, sequence of int or "all", optional
-        Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
-    random_state : int, RandomState or None, default=None
-    verbose : int, default=0
-        1 logs the course of the fit, 2 every iteration.
-    checkpoint : path, optional
-        A file in which the state of a fit is kept, every half minute. Where there is one, the fit goes on from it, with
-        the bits of a fit that was never stopped; it must be of the same samples and parameters, and `random_state` an
-        integer.
-    progress : bool, default=False
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
-    callback : function, optional
-        Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
+    %(execution)s
 
     Attributes
     ----------
-    labels_ : ndarray of shape (n_samples,), int32
-    cluster_centers_ : ndarray of shape (n_clusters, n_features)
-    inertia_ : float
-        J, the sum of squared distances to the centres, weighted by `sample_weight`.
-    inertias_ : ndarray of shape (n_restarts,)
-        J of every restart.
-    n_iter_ : int
-        Iterations of the restart that won.
-    restart_ : int
-        Number of the restart that won.
-    trace_ : Trace
-        J, best J and number of samples that changed cluster, per restart and iteration.
-    stop_ : Stop
-        Why the search stopped.
-    backend_ : str
-        What computed it.
+    %(attributes)s
 
     Examples
     --------
@@ -381,7 +368,7 @@ class KMeans(_Clusterer):
         max_iter: int = 300,
         tol: float = 0.0,
         refine: str | None = None,
-        backend: str = "auto",
+        backend: BackendChoice = "auto",
         device: Devices = None,
         random_state: Any = None,
         verbose: int = 0,
@@ -403,19 +390,7 @@ class KMeans(_Clusterer):
         self.progress = progress
         self.callback = callback
 
-    def _search(self, points: Points, k: int, restarts: int, seed: int, callback: Callback | None) -> Clustering:
-        return lloyd.run(
-            points,
-            k,
-            init=self.init,
-            restarts=restarts,
-            max_iter=self.max_iter,
-            tol=self.tol,
-            refine=self.refine,
-            seed=seed,
-            backend=self.backend,
-            device=self.device,
-            checkpoint=self.checkpoint,
-            progress=self.progress,
-            callback=callback,
+    def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        return LloydSearch.checked(
+            shape, k, init=self.init, max_iter=self.max_iter, tol=self.tol, refine=self.refine, seed=seed
         )

@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    model : KMeans, TabuKMeans, TabuSearchClustering, or your own class derived from one of them
+    model : KMeans, TabuKMeans, QuantizedTabuKMeans, TabuSearchClustering, or a class derived from one of them
         Fitted, with NumPy arrays; its predictions are those of the model that was saved, bit for bit.
 
     Raises
@@ -160,6 +160,7 @@ def _model(reader: Reader) -> Any:
     if name not in known:
         raise Refused(f"holds a {name!r}, which is none of {', '.join(known)}; import the module that defines it.")
     parameters = {key: reader.value(plain) for key, plain in head["parameters"].items()}
+    name, parameters = _renamed(name, parameters)
     for key in sorted(parameters.keys() - known[name]().get_params().keys()):
         raise Refused(f"has a parameter {key!r} that {name} does not know; it is from another version of gputabu.")
     model = known[name](**parameters)
@@ -171,6 +172,20 @@ def _model(reader: Reader) -> Any:
         model.set_output(**{key: value})
     _check(model)
     return model
+
+
+def _renamed(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """What a model is called now: until 0.1, TabuKMeans was both searches, told apart by a parameter."""
+    if "neighbourhood" not in parameters:
+        return name, parameters
+    relocation = parameters["neighbourhood"] == "relocation"
+    gone = {"neighbourhood", *(("scope", "n_neighbors") if relocation else ())}
+    kept = {key: value for key, value in parameters.items() if key not in gone}
+    if relocation:
+        return name, kept
+    if kept.get("patience", 0) is None:  # a quarter of max_iter, then
+        kept["patience"] = max(1, kept["max_iter"] // 4)
+    return "QuantizedTabuKMeans" if name == "TabuKMeans" else name, kept
 
 
 def _check(model: Any) -> None:

@@ -12,8 +12,8 @@ from gputabu.core.validation import check_int
 from gputabu.plotting.fitted_data import Subject, fitted, labels_of, weights_of
 from gputabu.plotting.projection import Plane
 from gputabu.plotting.style import CENTRES, RINGS, axes, looks, mark, titled
-from gputabu.selection.select_k.criteria import distances, silhouettes
-from gputabu.selection.select_k.select_k import sample as sample_of
+from gputabu.selection.criteria import distances, silhouettes
+from gputabu.selection.select_k import sample as sample_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,12 +9,12 @@ import numpy as np
 
 from gputabu.core.validation import check_choice
 from gputabu.plotting.style import COLOURS, axes, spread, titled
-from gputabu.selection.select_k.criteria import LARGEST_IS_BEST
+from gputabu.selection.criteria import LARGEST_IS_BEST
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from gputabu.selection.select_k.select_k import KSelection
+    from gputabu.selection.select_k import KSelection
 
 #: What criteria are called in a picture.
 NAMES = {

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from gputabu.backend import admit, hold, to_numpy
+from gputabu.backend import as_points, open_backend, to_numpy
 from gputabu.core.results import Clustering, Trace
 from gputabu.core.validation import check_weights
 from gputabu.data.points import Points
@@ -27,7 +27,7 @@ class Subject:
     @classmethod
     def of(cls, X: Any, model: Any, weights: Any = None) -> Subject:
         """Check that `model` is fitted, and to points of this shape."""
-        points = admit(X, weights)
+        points = as_points(X, weights)
         labels, centers = labels_of(model), to_numpy(fitted(model, "centers")).astype(np.float64)
         if (len(labels), centers.shape[1]) != (points.n, points.d):
             shapes = (points.n, points.d), (len(labels), centers.shape[1])
@@ -38,8 +38,8 @@ class Subject:
         """The points with these row numbers, float64 on the host: (...,) -> (..., d)."""
         if not self.points.on_device:
             return self.points.rows(indices)
-        with hold(self.points) as ops:
-            return ops.rows(indices)
+        with open_backend(self.points) as backend:
+            return backend.rows(indices)
 
     def thinned(self, many: int, shown: int) -> np.ndarray:
         """Row numbers of the points to draw: all, or of more than `many` `shown` at equal steps."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.backend import hold, on_gpu, to_numpy
+from gputabu.backend import on_gpu, open_backend, to_numpy
 from gputabu.core.results import Trace
 from gputabu.core.validation import check_int, check_matrix
 from gputabu.data.points import Points
@@ -134,8 +134,8 @@ def _labels(points: np.ndarray, path: np.ndarray, found: np.ndarray, unknown: bo
     """Clusters of the points (n, d) in every frame, and in the end those found: (F + 1, n)."""
     if unknown:
         return np.broadcast_to(found, (len(path) + 1, len(found)))
-    with hold(Points.of(points), "numpy") as ops:
-        return np.stack([*(ops.fetch(ops.label(centers[None]), 0) for centers in path), found])
+    with open_backend(Points.of(points), "numpy") as backend:
+        return np.stack([*(backend.fetch_labels(backend.label(centers[None]), 0) for centers in path), found])
 
 
 def _filled(given: Mapping[int, Any], shape: tuple[int, ...], length: int) -> np.ndarray:

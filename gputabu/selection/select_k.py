@@ -9,20 +9,20 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.algorithms.monitor import Callback, Watch
-from gputabu.algorithms.progress import LadderLedger
+from gputabu.algorithms.monitor import Callback, Monitor
+from gputabu.algorithms.progress import SweepEstimate
 from gputabu.algorithms.restarts import announce
-from gputabu.backend import Devices, admit, hold, home, returned
+from gputabu.backend import Devices, as_caller_array, as_caller_arrays, as_points, open_backend
 from gputabu.backend.arithmetic.fixed_point import Bounds
-from gputabu.backend.contract import Ops
+from gputabu.backend.base import BackendBase
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_int
 from gputabu.data.points import Points
-from gputabu.selection.select_k import criteria
-from gputabu.selection.select_k.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
-from gputabu.selection.select_k.sweep import METHODS, Ladder, Plan, Rung
+from gputabu.selection import criteria
+from gputabu.selection.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
+from gputabu.selection.sweep import METHODS, Plan, Sweep, SweepStep
 
 #: Points of the sample that silhouettes are computed on.
 SAMPLE = 2000
@@ -161,8 +161,8 @@ def select_k(
     >>> found.n_clusters, found.criterion, found.labels.shape
     (5, 'bic', (500,))
     """
-    watch = Watch(callback, progress)
-    points = admit(X, weights)
+    monitor = Monitor(callback, progress)
+    points = as_points(X, weights)
     plan = Plan(
         check_ks(ks, points.n),
         check_choice("method", method, METHODS),
@@ -171,58 +171,58 @@ def select_k(
     )
     asked = check_criteria(criterion, plan.ks, points.total_weight)
     check_int("references", references, 1)
-    ledger = LadderLedger(plan.ks, 1 + references * ("gap" in asked), restarts)
-    with hold(points, backend, device) as ops, watch.opened(plan.ks[0], ledger):
-        announce(points, plan.ks[-1], range(restarts), ops.name)
-        rungs = Ladder(ops, plan, watch).climb()
-        measures = Measures(ops, seed, "silhouette" in asked)
+    ledger = SweepEstimate(plan.ks, 1 + references * ("gap" in asked), restarts)
+    with open_backend(points, backend, device) as opened, monitor.opened(plan.ks[0], ledger):
+        announce(points, plan.ks[-1], range(restarts), opened.name)
+        rungs = Sweep(opened, plan, monitor).climb()
+        measures = Measures(opened, seed, "silhouette" in asked)
         rows = [measures.row(rung) for rung in rungs]
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         if "gap" in asked:
             done = replace(plan, ks=plan.ks[: len(rungs)])
-            sets = (unclustered(points, ops.bounds, seed, number) for number in range(references))
-            others = [each for each in (inertias(one, done, backend, device, watch) for one in sets) if each]
+            sets = (unclustered(points, opened.bounds, seed, number) for number in range(references))
+            others = [each for each in (inertias(one, done, backend, device, monitor) for one in sets) if each]
             table["gap"], table["gap_error"] = criteria.gap(np.maximum(table["inertia"], measures.least), others)
         liked = recommendations(table, points.total_weight)
         decisive = next((name for name in (*asked, "bic") if name in liked), asked[0])
         rung = rungs[plan.ks.index(liked.get(decisive, plan.ks[0]))]
-        best = replace(rung.found, labels=ops.fetch(ops.label(rung.centers[None]), 0))
+        best = replace(rung.found, labels=opened.fetch_labels(opened.label(rung.centers[None]), 0))
         return KSelection(
             n_clusters=len(rung.centers),
             criterion=decisive,
             table=table,
             recommended=liked,
             asked=asked,
-            best=home(best, points),
-            centers={len(each.centers): returned(each.found.centers, points) for each in rungs},
-            interrupted=watch.halted is not None,
+            best=as_caller_arrays(best, points),
+            centers={len(each.centers): as_caller_array(each.found.centers, points) for each in rungs},
+            interrupted=monitor.halted is not None,
         )
 
 
 class Measures:
     """What is measured of every clustering."""
 
-    def __init__(self, ops: Ops, seed: int, silhouette: bool) -> None:
-        points = ops.points
-        self.ops = ops
-        self.least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
+    def __init__(self, backend: BackendBase, seed: int, silhouette: bool) -> None:
+        points = backend.points
+        self.backend = backend
+        self.least = criteria.least_inertia(backend.bounds, points.total_weight, points.dtype)
         self.sample = sample(points, SAMPLE, seed)
-        self.silhouette = Silhouette(ops.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
+        self.silhouette = Silhouette(backend.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
 
-    def row(self, rung: Rung) -> dict[str, float]:
+    def row(self, rung: SweepStep) -> dict[str, float]:
         """A row of the table: two passes over the points."""
-        ops, centers = self.ops, rung.centers[None]
-        labels = ops.blank(1)
-        totals = ops.assign(centers, labels).totals
+        backend, centers = self.backend, rung.centers[None]
+        labels = backend.blank_labels(1)
+        totals = backend.assign(centers, labels).totals
         fit = Fit(
             k=len(rung.centers),
-            d=ops.points.d,
-            weight=ops.points.total_weight,
+            d=backend.points.d,
+            weight=backend.points.total_weight,
             inertia=max(rung.inertia, self.least),
-            scatter=ops.scatter,
+            scatter=backend.scatter,
             centers=rung.centers,
-            weights=ops.grid.weights(totals)[0],
-            spreads=ops.spreads(centers, labels)[0],
+            weights=backend.grid.weights(totals)[0],
+            spreads=backend.spreads(centers, labels)[0],
         )
         row = {
             "n_clusters": fit.k,
@@ -234,7 +234,9 @@ class Measures:
         }
         if self.silhouette is not None:
             defined = criteria.judges("silhouette", fit.k, fit.weight)
-            row["silhouette"] = self.silhouette.mean(ops.fetch(labels, 0)[self.sample]) if defined else math.nan
+            row["silhouette"] = (
+                self.silhouette.mean(backend.fetch_labels(labels, 0)[self.sample]) if defined else math.nan
+            )
         return row
 
 
@@ -258,14 +260,14 @@ def unclustered(points: Points, bounds: Bounds, seed: int, number: int) -> Point
     return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
 
 
-def inertias(points: Points, plan: Plan, backend: str, device: Devices, watch: Watch) -> list[float]:
+def inertias(points: Points, plan: Plan, backend: str, device: Devices, monitor: Monitor) -> list[float]:
     """J of every K, or nothing if interrupted."""
-    if watch.halted:
+    if monitor.halted:
         return []
-    with hold(points, backend, device) as ops:
-        least = criteria.least_inertia(ops.bounds, points.total_weight, points.dtype)
-        found = [max(rung.inertia, least) for rung in Ladder(ops, plan, watch).climb()]
-    return [] if watch.halted else found
+    with open_backend(points, backend, device) as opened:
+        least = criteria.least_inertia(opened.bounds, points.total_weight, points.dtype)
+        found = [max(rung.inertia, least) for rung in Sweep(opened, plan, monitor).climb()]
+    return [] if monitor.halted else found
 
 
 def recommendations(table: dict[str, np.ndarray], weight: float) -> dict[str, int]:

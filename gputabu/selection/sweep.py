@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from gputabu.algorithms import lloyd, quantized, seeding
-from gputabu.algorithms.monitor import Watch
-from gputabu.algorithms.restarts import batches, choose
+from gputabu.algorithms.monitor import Monitor
+from gputabu.algorithms.restarts import batches, best_of
 from gputabu.backend.arithmetic.constants import NOISE
-from gputabu.backend.contract import Ops
+from gputabu.backend.base import BackendBase
 from gputabu.core.log import log
 from gputabu.core.results import Clustering
 from gputabu.data.points import Points
@@ -38,7 +38,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class SweepStep:
     """The best clustering known for one K, without its labels: those of every K would weigh more than the points."""
 
     found: Clustering
@@ -46,7 +46,7 @@ class Rung:
     weights: np.ndarray  # (K,) of the clusters
 
     @classmethod
-    def of(cls, found: Clustering, points: Points) -> Rung:
+    def of(cls, found: Clustering, points: Points) -> SweepStep:
         k = len(found.centers)
         weights = np.bincount(found.labels, None if points.weights is None else np.concatenate(points.weights), k)
         return cls(replace(found, labels=found.labels[:0]), found.centers.astype(np.float64), weights)
@@ -56,24 +56,24 @@ class Rung:
         return self.found.inertia
 
 
-class Ladder:
+class Sweep:
     """The clusterings of one K after the other, each begun from its neighbours."""
 
-    def __init__(self, ops: Ops, plan: Plan, watch: Watch) -> None:
-        self.ops, self.plan, self.watch = ops, plan, watch
+    def __init__(self, backend: BackendBase, plan: Plan, monitor: Monitor) -> None:
+        self.backend, self.plan, self.monitor = backend, plan, monitor
         self.trials = 2 + int(np.log(plan.ks[-1]))
-        self.rungs: list[Rung] = []
+        self.rungs: list[SweepStep] = []
 
-    def climb(self) -> list[Rung]:
+    def climb(self) -> list[SweepStep]:
         """A rung for every K; fewer if interrupted, but at least the first."""
         for k in self.plan.ks:
-            if self.watch.halted and self.rungs:
+            if self.monitor.halted and self.rungs:
                 break
             rung = self.reach(self.starts(k))
-            if self.watch.halted and self.rungs:
+            if self.monitor.halted and self.rungs:
                 break  # this K was cut short
             self.rungs.append(rung)
-            self.watch.ledger.climb()
+            self.monitor.estimate.climb()
             log.info("%d clusters: J = %.10g", k, rung.inertia)
         for i in reversed(range(len(self.rungs) - 1)):
             self.merge(i)
@@ -84,14 +84,14 @@ class Ladder:
     def starts(self, k: int) -> np.ndarray:
         """(R, K, d): the clustering of the K before with more seeds, the others (the first K: all) by K-Means++."""
         fresh = range(1 if self.rungs else 0, self.plan.restarts)
-        cut = batches(fresh, self.ops.points.n)
-        starts = [self.ops.rows(seeding.plus_plus(self.ops, k, self.plan.seed, batch)) for batch in cut]
+        cut = batches(fresh, self.backend.points.n, self.backend.tuning)
+        starts = [self.backend.rows(seeding.plus_plus(self.backend, k, self.plan.seed, batch)) for batch in cut]
         return np.concatenate([self.grown(self.rungs[-1], k), *starts] if self.rungs else starts)
 
-    def grown(self, below: Rung, k: int) -> np.ndarray:
+    def grown(self, below: SweepStep, k: int) -> np.ndarray:
         """(1, K, d): the centres of fewer clusters and more seeds."""
         more = k - len(below.centers)
-        return seeding.extend(self.ops, below.centers, more, self.plan.seed, self.trials)[None]
+        return seeding.extend(self.backend, below.centers, more, self.plan.seed, self.trials)[None]
 
     def merge(self, i: int) -> None:
         """Begin again from the K above with clusters merged, if that is known to lead lower."""
@@ -107,27 +107,27 @@ class Ladder:
 
     def improve(self, i: int, start: np.ndarray, promising: bool = True) -> None:
         """Replace a rung by what is reached from another start, if that is lower."""
-        if not promising or self.watch.halted:
+        if not promising or self.monitor.halted:
             return
         rung = self.reach(start)
         if rung.inertia < self.rungs[i].inertia:
             self.rungs[i] = rung
             log.info("%d clusters: J = %.10g from a neighbouring K", len(rung.centers), rung.inertia)
 
-    def reach(self, starts: np.ndarray) -> Rung:
+    def reach(self, starts: np.ndarray) -> SweepStep:
         """The best clustering that K-Means, and tabu search from there, find from starts (R, K, d)."""
-        ops, watch, plain, searched = self.ops, self.watch, [], []
-        watch.cluster(starts.shape[1])
-        for batch in watch.through(batches(range(len(starts)), ops.points.n)):
-            watch.enter("start" if self.plan.method == "tabu" else "search", MAX_ITER)
-            descent = lloyd.descend(ops, starts[batch[0] : batch[-1] + 1], MAX_ITER, 0.0, watch, traced=True)
-            plain.append(lloyd.finish(ops, descent, batch))
+        backend, monitor, plain, searched = self.backend, self.monitor, [], []
+        monitor.begin_k(starts.shape[1])
+        for batch in monitor.batches(batches(range(len(starts)), backend.points.n, backend.tuning)):
+            monitor.begin_phase("start" if self.plan.method == "tabu" else "search", MAX_ITER)
+            descent = lloyd.descend(backend, starts[batch[0] : batch[-1] + 1], MAX_ITER, 0.0, monitor, traced=True)
+            plain.append(lloyd.finish(backend, descent, batch))
             if self.plan.method == "tabu":
                 plan = quantized.Plan()
-                watch.enter("search", plan.max_iter)
-                means = np.stack([ops.closest(centers) for centers in descent.centers])
-                again, best = quantized.run(ops, means, plan, "lloyd", watch)
-                searched.append(lloyd.finish(ops, again, batch, best))
-        found = [choose(some, ops.name, watch.halted) for some in (searched, plain) if some]
+                monitor.begin_phase("search", plan.max_iter)
+                means = np.stack([backend.closest(centers) for centers in descent.centers])
+                again, best = quantized.run(backend, means, plan, "lloyd", monitor)
+                searched.append(lloyd.finish(backend, again, batch, best))
+        found = [best_of(some, backend.name, monitor.halted) for some in (searched, plain) if some]
         # Tabu search begins at points beside the centres, so that it may end above them.
-        return Rung.of(min(found, key=lambda one: one.inertia), ops.points)
+        return SweepStep.of(min(found, key=lambda one: one.inertia), backend.points)

@@ -53,7 +53,7 @@ class Product:
     def dtype(self) -> np.dtype:
         return self.factors.dtype
 
-    def some(self, restarts: slice) -> Product:
+    def select(self, restarts: slice) -> Product:
         """The product of some of the restarts."""
         k = self.centers.shape[1]
         factors = self.factors[restarts.start * k : restarts.stop * k]

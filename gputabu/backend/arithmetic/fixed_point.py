@@ -17,18 +17,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csc_array
 
+from gputabu.backend.arithmetic.constants import LIMB, POTENTIAL_BITS
 from gputabu.backend.arithmetic.scratch import Scratch
 from gputabu.core.validation import SMALLEST
 from gputabu.data.points import exponent
 
-#: Bits in a limb. A sum of limbs stays below 2^63 for up to 2^35 points.
-LIMB = 28
 #: The least exponent of coordinates: their squares are zero long before, and all powers that are needed are numbers.
 COORDINATE = -900
-#: Bits of the potential, Σ w d²: integers below 2^62 can be added to it without overflow.
-POTENTIAL_BITS = 60
-#: The grid of the potential is refined when fewer bits than these are in use.
-ENOUGH_BITS = 40
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from gputabu.backend.arithmetic.scratch import Scratch
 
 #: The key of no point: above that of any point.
 NO_KEY = np.uint64(2**64 - 1)
-#: The value of no point in `Seen`: above that of any point.
+#: The value of no point in `SurveyPartial`: above that of any point.
 NOBODY = np.uint64(2**32)
 #: Which 32-bit half of a 64-bit word is the high one.
 HIGH = 1 if sys.byteorder == "little" else 0

@@ -1,4 +1,4 @@
-"""The CUDA backend: every operation of `Ops` as raw kernels over device memory, with the bits of NumPy."""
+"""The CUDA backend: every operation of `BackendBase` as raw kernels over device memory, with the bits of NumPy."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import cupy
 import numpy as np
 
 from gputabu.backend.arithmetic.certified import floor, unit_for
-from gputabu.backend.arithmetic.fixed_point import LIMB, power
+from gputabu.backend.arithmetic.constants import LIMB
+from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.arithmetic.keys import NOBODY
-from gputabu.backend.base import FAR, Seen
-from gputabu.backend.contract import Assigned, Explored, Lot, Orders, Tried
+from gputabu.backend.base import TrialCosts
+from gputabu.backend.contract import FAR, Assignment, SurveyPartial, TrialBatch
 from gputabu.backend.cuda import search as device_search
 from gputabu.backend.cuda.device import NO_KEY, THREADS, filled, on_device, scales
-from gputabu.backend.cuda.hartigan import DeviceMoves
-from gputabu.backend.cuda.reassignment import DeviceTrials
-from gputabu.backend.cuda.relocation import DevicePairs
+from gputabu.backend.cuda.hartigan import CudaHartigan
+from gputabu.backend.cuda.reassignment import CudaTrials
+from gputabu.backend.cuda.relocation import CudaRelocation
 from gputabu.backend.cuda.seeding import CudaSeeding
+from gputabu.backend.loops import Loops, QuantizedRun, QuantizedSettings
 from gputabu.core.caching import cached_property
 
 #: Coordinates up to which a point is held in registers.
@@ -28,17 +30,17 @@ TILES = 6 * 1024
 GROUP = 8
 
 
-class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
-    """A data set on a GPU. See `gputabu.backend.contract.Ops` for what each operation promises."""
+class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation):
+    """A data set on a GPU. See `gputabu.backend.contract.BackendBase` for what each operation promises."""
 
     name = "cuda"
 
     @on_device
-    def blank(self, restarts: int) -> Any:
+    def blank_labels(self, restarts: int) -> Any:
         return filled((restarts, self.points.n), np.int32(-1))
 
     @on_device
-    def take(self, labels: Any, restarts: np.ndarray) -> Any:
+    def take_labels(self, labels: Any, restarts: np.ndarray) -> Any:
         to = cupy.empty((len(restarts), self.points.n), np.int32)
         if len(restarts):
             picks = cupy.asarray(np.asarray(restarts, np.int64))
@@ -47,16 +49,16 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return to
 
     @on_device
-    def fetch(self, labels: Any, restart: int) -> np.ndarray:
-        return labels[restart].get(out=self.room((self.points.n,), labels.dtype, 0))
+    def fetch_labels(self, labels: Any, restart: int) -> np.ndarray:
+        return labels[restart].get(out=self.allocate((self.points.n,), labels.dtype, 0))
 
     @on_device
-    def assign(self, centers: np.ndarray, labels: Any) -> Assigned:
+    def assign(self, centers: np.ndarray, labels: Any) -> Assignment:
         r, k, _ = centers.shape
         totals = cupy.zeros((r, k, self.n_columns), np.int64)
         changed = cupy.zeros(r, np.int64)
         self._relabel(centers, labels, totals, changed, self.grid.offset)
-        return Assigned(totals.get(), changed.get())
+        return Assignment(totals.get(), changed.get())
 
     @on_device
     def label(self, centers: np.ndarray) -> Any:
@@ -69,7 +71,9 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return labels
 
     @on_device
-    def seen(self, centers: np.ndarray, labels: Any, tabu: np.ndarray, shared: bool, best: int) -> Seen:
+    def survey_partial(
+        self, centers: np.ndarray, labels: Any, tabu: np.ndarray, shared: bool, best: int
+    ) -> SurveyPartial:
         r, k, _ = centers.shape
         n = self.points.n
         where = cupy.asarray(np.ascontiguousarray(centers))
@@ -96,39 +100,45 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
             limbs = costs.get().T if limbs is None else limbs
             bar = keys
         assert limbs is not None
-        return Seen(limbs, value, index, inside)
+        return SurveyPartial(limbs, value, index, inside)
 
     @on_device
-    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
-        return device_search.explore(self, means, orders)
+    def explore(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
+        return device_search.explore(self, means, settings)
+
+    @cached_property
+    def loops(self) -> Loops:
+        return CudaLoops(self)
 
     @cached_property
     @on_device
-    def labellings(self) -> DeviceTrials:
-        return DeviceTrials(self)
+    def labellings(self) -> CudaTrials:
+        return CudaTrials(self)
 
     @on_device
-    def trials(self, labels: Any, totals: np.ndarray, lot: Lot) -> Tried:
+    def evaluate_trials(self, labels: Any, totals: np.ndarray, lot: TrialBatch) -> TrialCosts:
         return self.labellings.evaluate(labels, totals, lot)
 
     @on_device
-    def adopt(self, labels: Any, best: Any, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
-        return self.labellings.adopt(labels, best, lot, chosen, better)
+    def apply_trial(
+        self, labels: Any, best: Any, lot: TrialBatch, chosen: np.ndarray, better: np.ndarray
+    ) -> Assignment:
+        return self.labellings.apply_trial(labels, best, lot, chosen, better)
 
     @on_device
-    def trial_changes(self, labels: Any, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
+    def evaluate_trials_partial(self, labels: Any, lot: TrialBatch) -> tuple[np.ndarray, np.ndarray]:
         change, prints = self.labellings.draw(labels, lot)
         return change.get(), prints.get()
 
     @on_device
-    def costs(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
+    def objective_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
         costs = cupy.zeros((len(centers), 3), np.int64)
         where = cupy.asarray(np.ascontiguousarray(centers))
         self._survey(where, labels, exponent, self.grid.square, costs)
         return costs.get().T
 
     @on_device
-    def lengths(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
+    def spreads_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
         r, k, d = centers.shape
         where, sums = cupy.asarray(np.ascontiguousarray(centers)), cupy.zeros((2, r, k), np.int64)
         for chunk in self.chunks:
@@ -138,7 +148,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return sums.get()
 
     @on_device
-    def far(self, centers: np.ndarray, labels: Any, restart: int, count: int, scale: int) -> np.ndarray:
+    def farthest_partial(self, centers: np.ndarray, labels: Any, restart: int, count: int, scale: int) -> np.ndarray:
         where = cupy.asarray(np.ascontiguousarray(centers))
         bar, keys = 2**64 - 1, []
         for _ in range(count):
@@ -158,7 +168,7 @@ class CudaOps(CudaSeeding, DeviceMoves, DevicePairs):
         return found
 
     @on_device
-    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def closest_partial(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         k = len(centers)
         where = cupy.asarray(np.ascontiguousarray(centers))
         least, row = filled(k, NO_KEY), filled(k, NO_KEY)
@@ -282,3 +292,13 @@ class Fast(tuple):
     @classmethod
     def empty(cls, r: int, k: int, d: int, dtype: np.dtype) -> Fast:
         return cls(cupy.empty(shape, dtype) for shape in ((r, k, d), (r, k), (r, 3)))
+
+
+class CudaLoops(Loops):
+    """Searches on the device: in one launch, or as a graph that is replayed."""
+
+    def __init__(self, backend: CudaBackend) -> None:
+        self.backend = backend
+
+    def quantized(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
+        return self.backend.explore(means, settings)

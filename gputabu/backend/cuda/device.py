@@ -9,10 +9,12 @@ from typing import Any, Self, TypeVar
 import cupy
 import numpy as np
 
-from gputabu.backend.arithmetic.fixed_point import LIMB, Bounds, Grid, Totals, power
-from gputabu.backend.base import Exact
+from gputabu.backend.arithmetic.constants import LIMB
+from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals, power
+from gputabu.backend.base import BackendBase
 from gputabu.backend.cuda import launch as kernels
 from gputabu.backend.cuda.points import DevicePoints
+from gputabu.backend.tuning import Tuning
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Points
 
@@ -31,7 +33,7 @@ def on_device(method: Method) -> Method:
     """
 
     @functools.wraps(method)
-    def run(self: DeviceData, *args: Any, **kwargs: Any) -> Any:
+    def run(self: DeviceBackend, *args: Any, **kwargs: Any) -> Any:
         with self.device, self.stream:
             while True:
                 try:
@@ -47,13 +49,13 @@ def on_device(method: Method) -> Method:
     return run  # type: ignore[return-value]
 
 
-class DeviceData(Exact):
+class DeviceBackend(BackendBase):
     """A data set on a GPU, and what is measured of it once."""
 
-    def __init__(self, points: Points, device: int | None = None) -> None:
+    def __init__(self, points: Points, device: int | None = None, tuning: Tuning | None = None) -> None:
         if points.n >= 2**32:
             raise ValueError(f"n_samples={points.n} must be below 2^32 on backend='cuda'.")
-        self.points = points
+        self.points, self.tuning = points, tuning or Tuning()
         if points.on_device and device not in (None, points.chunks[0].device.id):
             raise ValueError(f"device={device} is not where X is: device {points.chunks[0].device.id}.")
         self.device = points.chunks[0].device if points.on_device else cupy.cuda.Device(device)
@@ -76,10 +78,10 @@ class DeviceData(Exact):
     @cached_property
     def chunks(self) -> DevicePoints:
         with self.device, self.stream:
-            return DevicePoints(self.points)
+            return DevicePoints(self.points, self.tuning.resident_share)
 
     @on_device
-    def box(self) -> Bounds:
+    def bounds_partial(self) -> Bounds:
         d = self.points.d
         low, high = uploaded(d, NO_KEY), cupy.zeros(d, np.uint64)
         bad = cupy.zeros(1, np.int64)

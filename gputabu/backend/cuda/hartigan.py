@@ -9,17 +9,17 @@ import numpy as np
 
 from gputabu.backend.arithmetic import rules
 from gputabu.backend.contract import Moves
-from gputabu.backend.cuda.device import DeviceData, on_device
+from gputabu.backend.cuda.device import DeviceBackend, on_device
 
 #: Moves that there is room for at first; after K-Means few points have one.
 ROOM = 1 << 14
 
 
-class DeviceMoves(DeviceData):
-    """The operations of `Ops` for single moves. Names and shapes are those of kernels/hartigan.cu."""
+class CudaHartigan(DeviceBackend):
+    """The operations of `BackendBase` for single moves. Names and shapes are those of kernels/hartigan.cu."""
 
     @on_device
-    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: Any) -> Moves:
+    def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: Any) -> Moves:
         r, k, d = centers.shape
         n = self.points.n
         where, mass = (cupy.asarray(np.ascontiguousarray(a)) for a in (centers, rules.masses(self.grid, totals)))
@@ -41,7 +41,7 @@ class DeviceMoves(DeviceData):
         return Moves(place // n, place % n, pair[:, 0], pair[:, 1])
 
     @on_device
-    def put(self, labels: Any, moves: Moves) -> None:
+    def relabel(self, labels: Any, moves: Moves) -> None:
         if len(moves):
             where = cupy.asarray(moves.restart * self.points.n + moves.row)
             self.launch("hartigan.cu", "relabel", self.spread(len(moves)), (

@@ -25,7 +25,7 @@ _SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
 
 def source_folder() -> Path:
     """kernels/ inside the installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parent.parent
+    here = Path(__file__).resolve().parents[2]
     for folder in (here / "kernels", here.parent / "kernels"):
         if (folder / "common.cuh").exists():
             return folder

@@ -14,8 +14,6 @@ from gputabu.core.validation import check_shape, check_weights, float_for
 from gputabu.data.points import Points
 from gputabu.data.sources import Source
 
-#: Share of the free memory that the points may take; the rest is for labels, state and the driver.
-RESIDENT_SHARE = 0.7
 #: Share of the free memory for one of the two buffers of a stream.
 BUFFER_SHARE = 0.2
 #: Below this there is no point in going on with less.
@@ -65,13 +63,14 @@ class DeviceChunk:
 class DevicePoints:
     """The chunks of `points` on the current device."""
 
-    def __init__(self, points: Points) -> None:
+    def __init__(self, points: Points, share: float) -> None:
+        """Points that take no more than this share of the free memory stay there."""
         self.points = points
         self.resident: list[DeviceChunk] | None = None
         self.buffers: list[_Buffer] = []
         bytes_ = points.n * (points.d * points.dtype.itemsize + (0 if points.weights is None else 8))
         free = cupy.cuda.Device().mem_info[0]
-        if points.on_device or bytes_ <= RESIDENT_SHARE * free:
+        if points.on_device or bytes_ <= share * free:
             try:
                 self.resident = [self._upload(c) for c in range(len(points.chunks))]
             except cupy.cuda.memory.OutOfMemoryError:

@@ -8,45 +8,45 @@ import cupy
 import numpy as np
 
 from gputabu.backend.arithmetic.fixed_point import power
-from gputabu.backend.cuda.device import DeviceData, filled, on_device
+from gputabu.backend.cuda.device import DeviceBackend, filled, on_device
 
 #: Rows of a tile in which a draw is looked up.
 TILE = 1024
 
 
-class CudaSeeding(DeviceData):
-    """The operations of `Ops` that seeding needs."""
+class CudaSeeding(DeviceBackend):
+    """The operations of `BackendBase` that seeding needs."""
 
     @on_device
-    def nothing_covered(self, restarts: int) -> Any:
+    def infinite_sq_dist(self, restarts: int) -> Any:
         return filled((restarts, self.points.n), np.inf)
 
     @on_device
-    def cover(self, seeds: np.ndarray, covered: Any) -> None:
+    def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: Any) -> None:
         where = cupy.asarray(np.ascontiguousarray(seeds))
         for chunk in self.chunks:
             self.launch("seeding.cu", "cover", (len(seeds), *self.spread(chunk.n)), (
-                chunk.X, where, covered, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
+                chunk.X, where, min_sq_dist, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
 
     @on_device
-    def potential(self, covered: Any, shift: np.ndarray) -> np.ndarray:
-        return self._tile_potentials(covered, shift).sum(axis=1)
+    def potential(self, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
+        return self._tile_potentials(min_sq_dist, shift).sum(axis=1)
 
     @on_device
-    def trial_gains(self, seeds: np.ndarray, covered: Any, shift: np.ndarray) -> np.ndarray:
+    def seed_gains(self, seeds: np.ndarray, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
         r, t, d = seeds.shape
         where, scale = cupy.asarray(np.ascontiguousarray(seeds)), cupy.asarray(power(shift))
         gains = cupy.zeros((r, t), np.int64)
         for chunk in self.chunks:
             self.launch("seeding.cu", "trial_gains", (r * t, *self.spread(chunk.n)), (
-                chunk.X, chunk.weights, where, covered, scale, gains, chunk.n, chunk.start,
+                chunk.X, chunk.weights, where, min_sq_dist, scale, gains, chunk.n, chunk.start,
                 self.points.n, d, t))  # fmt: skip
         return gains.get()
 
     @on_device
-    def sample(self, covered: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def sample(self, min_sq_dist: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         r, t = targets.shape
-        running = self._tile_potentials(covered, shift).cumsum(axis=1)  # (R, tiles)
+        running = self._tile_potentials(min_sq_dist, shift).cumsum(axis=1)  # (R, tiles)
         tile = np.stack(
             [np.searchsorted(mine, wanted, side="right") for mine, wanted in zip(running, targets, strict=True)]
         )
@@ -58,16 +58,16 @@ class CudaSeeding(DeviceData):
         scale = cupy.asarray(power(shift))
         for chunk in self.chunks:
             self.launch("seeding.cu", "locate", self.spread(r * t), (
-                covered, chunk.weights, scale, restart, first, beyond, found, chunk.n, chunk.start,
+                min_sq_dist, chunk.weights, scale, restart, first, beyond, found, chunk.n, chunk.start,
                 self.points.n, TILE, r * t))  # fmt: skip
         return found.get().reshape(r, t)
 
-    def _tile_potentials(self, covered: Any, shift: np.ndarray) -> np.ndarray:
+    def _tile_potentials(self, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
         """Potential of every tile of rows, (R, tiles) int64 on the host."""
-        r, tiles = covered.shape[0], -(-self.points.n // TILE)
+        r, tiles = min_sq_dist.shape[0], -(-self.points.n // TILE)
         sums, scale = cupy.zeros((r, tiles), np.int64), cupy.asarray(power(shift))
         for chunk in self.chunks:
             touched = (chunk.start + chunk.n - 1) // TILE - chunk.start // TILE + 1
             self.launch("seeding.cu", "potential", (r * touched,), (
-                covered, chunk.weights, scale, sums, chunk.n, chunk.start, self.points.n, TILE, tiles))  # fmt: skip
+                min_sq_dist, chunk.weights, scale, sums, chunk.n, chunk.start, self.points.n, TILE, tiles))  # fmt: skip
         return sums.get()

@@ -6,7 +6,7 @@ none of its threading layers is started, and a fork is as safe as with NumPy. Wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -14,28 +14,30 @@ from numba.core import config, event
 
 from gputabu.backend.arithmetic import rules
 from gputabu.backend.arithmetic.certified import floor, unit_for
-from gputabu.backend.arithmetic.fixed_point import LIMB, Grid, Totals, power
+from gputabu.backend.arithmetic.constants import LIMB
+from gputabu.backend.arithmetic.fixed_point import Grid, Totals, power
 from gputabu.backend.arithmetic.keys import Least
-from gputabu.backend.contract import (
-    Assigned,
-    Descended,
-    Descending,
-    Explored,
-    Improved,
-    Moves,
-    Orders,
-    Pairs,
-    Roamed,
-    Roaming,
+from gputabu.backend.contract import Assignment, Moves, NearestTwo
+from gputabu.backend.loops import (
+    HartiganRun,
+    HartiganSettings,
+    LloydRun,
+    LloydSettings,
+    Loops,
+    QuantizedRun,
+    QuantizedSettings,
+    RelocationRun,
+    RelocationSettings,
 )
 from gputabu.backend.numba import kernels
 from gputabu.backend.numba import relocation as numba_pairing
 from gputabu.backend.numba import restarts as numba_restarts
-from gputabu.backend.numba.kernels import BLOCK, TILE, Centers, Desk, Scales
-from gputabu.backend.numpy import relocation
-from gputabu.backend.numpy.backend import NumpyOps
+from gputabu.backend.numba.kernels import BLOCK, TILE, Centers, Scales, ScoreScratch
+from gputabu.backend.numpy.backend import NumpyBackend
+from gputabu.backend.numpy.hartigan import listed
 from gputabu.backend.numpy.seeding import integers
 from gputabu.backend.numpy.threads import thread_count
+from gputabu.backend.tuning import Tuning
 from gputabu.core.caching import cached_property
 from gputabu.core.log import log
 from gputabu.data.points import Block, Points, Span
@@ -44,22 +46,40 @@ from gputabu.data.points import Block, Points, Span
 PIECES = 8
 #: Blocks in a piece at the least: handing one to compiled code costs as much as a block or two.
 FEWEST = 8
-#: Work of a pass (restarts times points times centres times features) that NumPy does in about a millisecond.
-FEW = 1 << 18
 
 
-class NumbaOps(NumpyOps):
-    """A data set on the host. See `gputabu.backend.contract.Ops` for what each operation promises."""
+class NumbaLoops(Loops):
+    """Whole restarts of small data in compiled code, a thread for each."""
+
+    def __init__(self, backend: NumbaBackend) -> None:
+        self.backend = backend
+
+    def quantized(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
+        return numba_restarts.explore(self.backend, means, settings)
+
+    def lloyd(self, centers: np.ndarray, settings: LloydSettings) -> LloydRun | None:
+        return numba_restarts.descend(self.backend, centers, settings)
+
+    def hartigan(self, centers: np.ndarray, settings: HartiganSettings) -> HartiganRun | None:
+        return numba_restarts.improve(self.backend, centers, settings)
+
+    def relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
+        return numba_pairing.roam(self.backend, centers, settings)
+
+
+class NumbaBackend(NumpyBackend):
+    """A data set on the host. See `gputabu.backend.contract.BackendBase` for what each operation promises."""
 
     name = "numba"
 
-    def __init__(self, points: Points, threads: int | None = None) -> None:
+    def __init__(self, points: Points, tuning: Tuning | None = None) -> None:
+        super().__init__(points, tuning)
         allowed = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
-        super().__init__(points, threads or min(thread_count(), allowed))
+        self.workers.threads = self.tuning.threads or min(thread_count(), allowed)
 
     # -- passes ----------------------------------------------------------------------------------
 
-    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
+    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assignment:
         r, k, _ = centers.shape
         if self.few(r, k):
             return super().assign(centers, labels)
@@ -73,7 +93,7 @@ class NumbaOps(NumpyOps):
             return totals, changed
 
         parts = self.workers.map(relabel, self.pieces())
-        return Assigned(*(np.sum(side, axis=0) for side in zip(*parts, strict=True)))
+        return Assignment(*(np.sum(side, axis=0) for side in zip(*parts, strict=True)))
 
     def _own_distances(
         self,
@@ -109,7 +129,7 @@ class NumbaOps(NumpyOps):
         r, k, d = centers.shape
         if k == 1 or self.few(r, k):
             return super().label(centers)
-        labels = self.blank(r)
+        labels = self.blank_labels(r)
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
         scales = self._scales(middle, float(np.abs(centers - middle).max()))
         fast = self.ready(centers, scales)
@@ -124,11 +144,11 @@ class NumbaOps(NumpyOps):
         self.workers.map(look, self.pieces())
         return labels
 
-    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
+    def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
         k, scales = centers.shape[1], self.scales
         centers, fast = np.ascontiguousarray(centers), self.ready(centers, scales)
         mass, slack = rules.masses(self.grid, totals), rules.slack(self.bounds)
-        target, everyone = self.room(labels.shape, np.int32, -1), np.ones(k, np.int64)
+        target, everyone = self.allocate(labels.shape, np.int32, -1), np.ones(k, np.int64)
 
         def look(pieces: Iterable[Block]) -> None:
             leave = np.empty(BLOCK)
@@ -137,7 +157,7 @@ class NumbaOps(NumpyOps):
                                   leave, self.desk(k))  # fmt: skip
 
         self.workers.map(look, self.pieces())
-        return self._listed(labels, target)
+        return listed(labels, target)
 
     def walk(self, X: np.ndarray, moves: Moves, centers: np.ndarray, totals: np.ndarray) -> np.ndarray:
         weights = np.empty(0) if self.points.weights is None else self.points.weights_at(moves.row)
@@ -150,92 +170,82 @@ class NumbaOps(NumpyOps):
 
     # -- seeding ---------------------------------------------------------------------------------
 
-    def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
+    def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: np.ndarray) -> None:
         if self.few(len(seeds)):
-            return super().cover(seeds, covered)
-        self._cover(seeds[:, None], covered, np.ones(len(seeds)), lower=True)
+            return super().lower_sq_dist(seeds, min_sq_dist)
+        self._cover(seeds[:, None], min_sq_dist, np.ones(len(seeds)), lower=True)
 
-    def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    def seed_gains(self, seeds: np.ndarray, min_sq_dist: np.ndarray, shift: np.ndarray) -> np.ndarray:
         if self.few(*seeds.shape[:2]):
-            return super().trial_gains(seeds, covered, shift)
-        return self._cover(seeds, covered, power(shift), lower=False)
+            return super().seed_gains(seeds, min_sq_dist, shift)
+        return self._cover(seeds, min_sq_dist, power(shift), lower=False)
 
-    def _cover(self, seeds: np.ndarray, covered: np.ndarray, powers: np.ndarray, lower: bool) -> np.ndarray:
+    def _cover(self, seeds: np.ndarray, min_sq_dist: np.ndarray, powers: np.ndarray, lower: bool) -> np.ndarray:
         scales, seeds = self.scales, np.ascontiguousarray(seeds)
         fast = self.ready(seeds, scales)
 
         def look(pieces: Iterable[Block]) -> np.ndarray:
             desk, gains = self.desk(1), np.zeros(seeds.shape[:2], np.int64)
             for block in pieces:
-                kernels.cover_rows(*self.given(block), covered, seeds, powers, fast, scales, gains, lower,
+                kernels.cover_rows(*self.given(block), min_sq_dist, seeds, powers, fast, scales, gains, lower,
                                    desk.moved, desk.length, desk.scores[0])  # fmt: skip
             return gains
 
         return np.sum(self.workers.map(look, self.pieces()), axis=0)
 
-    def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
-        if self.few(len(covered)):
-            return super().potential(covered, shift)
-        return self._potentials(covered, shift)[1].sum(axis=0)
+    def potential(self, min_sq_dist: np.ndarray, shift: np.ndarray) -> np.ndarray:
+        if self.few(len(min_sq_dist)):
+            return super().potential(min_sq_dist, shift)
+        return self._potentials(min_sq_dist, shift)[1].sum(axis=0)
 
-    def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        if self.few(len(covered)):
-            return super().sample(covered, shift, targets)
-        pieces, sums = self._potentials(covered, shift)
+    def sample(self, min_sq_dist: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        if self.few(len(min_sq_dist)):
+            return super().sample(min_sq_dist, shift, targets)
+        pieces, sums = self._potentials(min_sq_dist, shift)
         ends = sums.cumsum(axis=0)  # (pieces, R)
         rows = np.full(targets.shape, -1, np.int64)
         for r, t in zip(*np.nonzero((targets >= 0) & (targets < ends[-1, :, None])), strict=True):
             i = int(np.searchsorted(ends[:, r], targets[r, t], side="right"))
             span, before = pieces[i], ends[i, r] - sums[i, r]
-            running = integers(covered[r, span.rows], span.weights, shift[r]).cumsum()
+            running = integers(min_sq_dist[r, span.rows], span.weights, shift[r]).cumsum()
             rows[r, t] = span.start + np.searchsorted(running, targets[r, t] - before, side="right")
         return rows
 
-    def _potentials(self, covered: np.ndarray, shift: np.ndarray) -> tuple[list[Span], np.ndarray]:
+    def _potentials(self, min_sq_dist: np.ndarray, shift: np.ndarray) -> tuple[list[Span], np.ndarray]:
         """The rows of pieces of the points, in order, and the potential of each, (pieces, R) int64."""
         pieces, powers = list(self.points.spans(self._rows)), power(shift)
-        sums = np.zeros((len(pieces), len(covered)), np.int64)
+        sums = np.zeros((len(pieces), len(min_sq_dist)), np.int64)
 
         def add(numbers: Iterable[int]) -> None:
             for i in numbers:
                 span = pieces[i]
-                kernels.potential_rows(_given(span.weights), span.start, span.stop, covered, powers, sums[i])
+                kernels.potential_rows(_given(span.weights), span.start, span.stop, min_sq_dist, powers, sums[i])
 
         self.workers.map(add, range(len(pieces)))
         return pieces, sums
 
     # -- relocation ------------------------------------------------------------------------------
 
-    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
-        held = relocation.empty(self.room, centers, self.points.n) if held is None else held
+    def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
+        held = self.no_nearest_two(centers) if previous is None else previous
         numba_pairing.update(self, centers, held)
         return held
 
-    def settled(
-        self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
-    ) -> tuple[Assigned, np.ndarray]:
-        return numba_pairing.settle(self, pairs, labels, mass, who)
+    def reassign_partial(
+        self, nearest: NearestTwo, labels: np.ndarray, mass: np.ndarray | None, active: np.ndarray
+    ) -> tuple[Assignment, np.ndarray]:
+        return numba_pairing.settle(self, nearest, labels, mass, active)
 
-    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-        return numba_pairing.swaps(self, candidates, pairs)
+    def swap_gains_partial(self, candidates: np.ndarray, nearest: NearestTwo) -> tuple[np.ndarray, np.ndarray]:
+        return numba_pairing.swaps(self, candidates, nearest)
 
-    def roam(self, centers: np.ndarray, orders: Roaming) -> Roamed | None:
-        return numba_pairing.roam(self, centers, orders)
-
-    # -- whole restarts --------------------------------------------------------------------------
-
-    def explore(self, means: np.ndarray, orders: Orders) -> Explored | None:
-        return numba_restarts.explore(self, means, orders)
-
-    def descend(self, centers: np.ndarray, orders: Descending) -> Descended | None:
-        return numba_restarts.descend(self, centers, orders)
-
-    def improve(self, centers: np.ndarray, max_rounds: int, interrupted: Callable[[], bool]) -> Improved | None:
-        return numba_restarts.improve(self, centers, max_rounds, interrupted)
+    @cached_property
+    def loops(self) -> Loops:
+        return NumbaLoops(self)
 
     def few(self, restarts: int, centers: int = 1) -> bool:
         """Whether a pass is so short that NumPy's does as well: code that is not needed is not compiled, or loaded."""
-        return restarts * centers * self.points.n * self.points.d <= FEW
+        return restarts * centers * self.points.n * self.points.d <= self.tuning.short_pass
 
     # -- what kernels are given ------------------------------------------------------------------
 
@@ -291,10 +301,10 @@ class NumbaOps(NumpyOps):
         kernels.ready(np.ascontiguousarray(centers), scales, fast)
         return fast
 
-    def desk(self, k: int) -> Desk:
+    def desk(self, k: int) -> ScoreScratch:
         """Scratch memory of the calling thread."""
         scratch = self.workers.scratch
-        return Desk(
+        return ScoreScratch(
             moved=scratch("moved", (self.points.d, BLOCK), np.float32),
             length=scratch("length", BLOCK, np.float32),
             scores=scratch("scores", (min(max(k, 4), TILE), BLOCK), np.float32),

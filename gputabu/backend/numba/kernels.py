@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from gputabu.backend.arithmetic.constants import NOISE
-from gputabu.backend.arithmetic.fixed_point import LIMB
+from gputabu.backend.arithmetic.constants import LIMB, NOISE
 
 #: Points in a block: a feature of them is 2 KB, and the scores of TILE centres 512 KB. Not a power of two: features
 #: that are one apart would compete for the same lines of the cache. A multiple of LINE.
@@ -43,7 +42,7 @@ BEYOND = 1.0 + 2.0**-20
 SPARSE = 16
 #: Where one in this many centres moved, all points look for their two nearest anew.
 FEW = 6
-#: A point whose scaled d² is less is on its centre (see `Ops.farthest`).
+#: A point whose scaled d² is less is on its centre (see `BackendBase.farthest`).
 ON_CENTER = np.float32(2.0**20)
 
 #: Why a restart stopped, and the columns of its status.
@@ -93,7 +92,7 @@ class Centers(NamedTuple):
         return cls(np.empty((r, d, k)), np.empty((r, k, d), single), np.empty((r, k), single), np.empty((r, 3), single))
 
 
-class Desk(NamedTuple):
+class ScoreScratch(NamedTuple):
     """Scratch memory of one thread."""
 
     moved: np.ndarray  # (d, BLOCK) float32
@@ -333,9 +332,9 @@ def relabel(X, weights, labels, found, totals, axes, to_limbs, term):
 
 @compiled
 def assign_rows(X, weights, first, labels, centers, scales, totals, changed, desk):
-    """`Ops.assign` for the rows from `first` on: X (n, d), labels (R, N); adds to totals (R, K, C), changed (R,).
+    """`BackendBase.assign` for the rows from `first` on: X (n, d), labels (R, N); adds to totals (R, K, C), changed (R,).
 
-    Without totals, (R, 0, 0), it is `Ops.label`.
+    Without totals, (R, 0, 0), it is `BackendBase.label`.
     """
     n = len(X)
     for start in range(0, n, BLOCK):
@@ -411,7 +410,7 @@ def propose(squares, weights, labels, barred, scale, row, keys, n):
 
 @compiled
 def survey_rows(X, weights, first, labels, barred, span, centers, cost_to_limbs, key_scale, sums, keys, squares):
-    """`Ops.survey` for the rows from `first` on: X (n, d), labels and barred (R, N), sums (R, 3), keys (R, K, M).
+    """`BackendBase.survey` for the rows from `first` on: X (n, d), labels and barred (R, N), sums (R, 3), keys (R, K, M).
 
     Rows in keys are counted from `span`. M = 0 is for J alone; barred is not read then.
     """
@@ -540,7 +539,7 @@ def target_of(x, weight, own, leave, across, mass, slack, squares):
 
 @compiled
 def move_rows(X, weights, first, labels, centers, mass, slack, fast, scales, everyone, target, leave, desk):
-    """`Ops.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K).
+    """`BackendBase.moves` for the rows from `first` on: labels and target (R, N), centers (R, K, d), mass (R, 2, K).
 
     Of most points the least fast cost to enter another cluster, at its lowest, is above what they cost where they are.
     everyone (K,) holds ones, leave (BLOCK,) is scratch memory.
@@ -616,24 +615,24 @@ def walk_moves(X, weights, restart, source, target, centers, totals, mass, slack
 
 
 @inner
-def integer(covered, weight, scale):
+def integer(min_sq_dist, weight, scale):
     """w · d² on the grid of the potential: up to 2^60, which is too large for `rounded`."""
-    return np.int64(np.rint(covered * weight * scale))
+    return np.int64(np.rint(min_sq_dist * weight * scale))
 
 
 @compiled
-def cover_rows(X, weights, first, covered, seeds, powers, centers, scales, gains, lower, moved, length, scores):
-    """`Ops.trial_gains` for the rows from `first` on: covered (R, N), seeds (R, T, d), powers (R,), gains (R, T).
+def cover_rows(X, weights, first, min_sq_dist, seeds, powers, centers, scales, gains, lower, moved, length, scores):
+    """`BackendBase.seed_gains` for the rows from `first` on: covered (R, N), seeds (R, T, d), powers (R,), gains (R, T).
 
-    Where `lower`, it is `Ops.cover` instead: the squared distances to the seeds are written to `covered`.
-    Few points are nearer to a new seed; the fast score of the others says so, as in `SeedingOps._nearer`.
+    Where `lower`, it is `BackendBase.cover` instead: the squared distances to the seeds are written to `covered`.
+    Few points are nearer to a new seed; the fast score of the others says so, as in `NumpySeeding._nearer`.
     """
     n, d = X.shape
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
         move(X[start:stop], scales.origin, scales.unit, moved, length)
         for r in range(seeds.shape[0]):
-            here, doubt = covered[r, first + start : first + stop], centers.doubt[r]
+            here, doubt = min_sq_dist[r, first + start : first + stop], centers.doubt[r]
             for t in range(seeds.shape[1]):
                 score(centers.factors[r, t], centers.norms[r, t], moved, scores, stop - start)
                 gain = 0
@@ -654,10 +653,10 @@ def cover_rows(X, weights, first, covered, seeds, powers, centers, scales, gains
 
 
 @compiled
-def potential_rows(weights, first, stop, covered, powers, sums):
-    """`Ops.potential` for the rows from `first` to `stop`: covered (R, N), powers (R,) -> sums (R,) int64."""
-    for r in range(len(covered)):
-        here, total = covered[r, first:stop], 0
+def potential_rows(weights, first, stop, min_sq_dist, powers, sums):
+    """`BackendBase.potential` for the rows from `first` to `stop`: covered (R, N), powers (R,) -> sums (R,) int64."""
+    for r in range(len(min_sq_dist)):
+        here, total = min_sq_dist[r, first:stop], 0
         for i in range(len(here)):
             total += integer(here[i], weights[i] if len(weights) else 1.0, powers[r])
         sums[r] = total
@@ -675,7 +674,7 @@ class Data(NamedTuple):
     length: np.ndarray  # (N / BLOCK, BLOCK) float32
 
 
-class Bench(NamedTuple):
+class RestartScratch(NamedTuple):
     """Scratch memory of one thread that runs whole restarts."""
 
     centers: np.ndarray  # (1, K, d) float64: what labels are made of
@@ -755,7 +754,7 @@ def take_means(totals, axes, weight_high, weight_low, fallback, means):
 
 @inner
 def cost_at(X, weights, centers, labels, cost, sums, squares, keys, barred, key_scale):
-    """J at centers (K, d), and the least keys of the free points (K, 1): `Ops.survey`; no keys for J alone."""
+    """J at centers (K, d), and the least keys of the free points (K, 1): `BackendBase.survey`; no keys for J alone."""
     n = len(X)
     for limb in range(3):
         sums[limb] = 0
@@ -885,7 +884,7 @@ def elsewhere(rows, length, a, row):
 
 @inner
 def enter(means, rows, length, chosen):
-    """Forbid M_c and go to the means chosen: `gputabu.algorithms.tabu_list.Memory`."""
+    """Forbid M_c and go to the means chosen: `gputabu.algorithms.tabu_list.TabuList`."""
     for a in range(len(length)):
         if chosen[1, a] >= 0:
             length[a] = chosen[1, a]
@@ -1113,8 +1112,8 @@ def lend(X, weights, labels, totals, axes, to_limbs, given, sign, term):
 # -- relocation ----------------------------------------------------------------------------------
 
 
-class Twos(NamedTuple):
-    """The two nearest centres of every point in R restarts: `gputabu.backend.contract.Pairs`."""
+class NearestTwoArrays(NamedTuple):
+    """The two nearest centres of every point in R restarts: `gputabu.backend.contract.NearestTwo`."""
 
     first: np.ndarray  # (R, N) int32
     second: np.ndarray  # (R, N) int32
@@ -1122,7 +1121,7 @@ class Twos(NamedTuple):
     far: np.ndarray  # (R, N) float64
 
 
-class Stand(NamedTuple):
+class RelocationScratch(NamedTuple):
     """Scratch memory of one thread for relocation."""
 
     columns: np.ndarray  # (d, BLOCK) float64
@@ -1316,7 +1315,7 @@ def turn_centers(centers, at, moved):
 
 @compiled
 def pair_rows(X, first, centers, fast, moved, twos, scales, stand, desk):
-    """`Ops.pairs` for the rows from `first` on: centers (R, K, d), moved (R, K)."""
+    """`BackendBase.pairs` for the rows from `first` on: centers (R, K, d), moved (R, K)."""
     n = len(X)
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
@@ -1368,7 +1367,7 @@ def settle_block(
 
 @compiled
 def settle_rows(X, weights, first, labels, twos, r, mass, nearest, scales, totals, changed, costs, stand):
-    """`Ops.settle` of restart r, rows from `first` on: mass (2, K), totals (R, K, C), changed (R,), costs (R, 3)."""
+    """`BackendBase.settle` of restart r, rows from `first` on: mass (2, K), totals (R, K, C), changed (R,), costs (R, 3)."""
     n = len(X)
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
@@ -1394,7 +1393,7 @@ def add_limbs(value, to_limbs, sums, sign):
 
 @inner
 def gain_block(columns, weights, candidates, first, near, far, to_limbs, loss, change, squares, n):
-    """Add what n points say of `Ops.swap_gains`: candidates (T, d), loss (K, 3), change (T, K + 1, 3) int64."""
+    """Add what n points say of `BackendBase.swap_gains`: candidates (T, d), loss (K, 3), change (T, K + 1, 3) int64."""
     for i in range(n):
         weight = weights[i] if len(weights) else 1.0
         add_limbs((far[i] - near[i]) * weight, to_limbs, loss[first[i]], 1)
@@ -1413,7 +1412,7 @@ def gain_block(columns, weights, candidates, first, near, far, to_limbs, loss, c
 
 @compiled
 def gain_rows(X, weights, first, candidates, twos, to_limbs, loss, change, stand):
-    """`Ops.swap_gains` for the rows from `first` on: candidates (R, T, d), loss (R, K, 3), change (R, T, K + 1, 3)."""
+    """`BackendBase.swap_gains` for the rows from `first` on: candidates (R, T, d), loss (R, K, 3), change (R, T, K + 1, 3)."""
     n = len(X)
     for start in range(0, n, BLOCK):
         stop = min(n, start + BLOCK)
@@ -1426,7 +1425,7 @@ def gain_rows(X, weights, first, candidates, twos, to_limbs, loss, change, stand
             )  # fmt: skip
 
 
-class Roams(NamedTuple):
+class RelocationState(NamedTuple):
     """R relocation searches between two iterations, and their traces."""
 
     labels: np.ndarray  # (R, N) int32
@@ -1443,8 +1442,8 @@ class Roams(NamedTuple):
     moves: np.ndarray  # (R, T) int64
 
 
-class Rules(NamedTuple):
-    """The numbers of `gputabu.algorithms.relocation` and its `Roaming`."""
+class RelocationRules(NamedTuple):
+    """The numbers of `gputabu.algorithms.relocation` and its `RelocationSettings`."""
 
     max_iter: int
     patience: int
@@ -1462,7 +1461,7 @@ class Rules(NamedTuple):
 
 @inner
 def pair_all(data, columns, centers, at, first, second, near, far, scales, fast, stand, desk):
-    """`Ops.pairs` for all points of one restart: columns (N / BLOCK, d, BLOCK), centers and at (1, K, d)."""
+    """`BackendBase.pairs` for all points of one restart: columns (N / BLOCK, d, BLOCK), centers and at (1, K, d)."""
     if turn_centers(centers[0], at[0], stand.moved) == 0:
         return
     ready(centers, scales, fast)
@@ -1480,7 +1479,7 @@ def settle_all(
     X, weights, labels, first, second, near, far, mass, nearest, found, totals, axes, to_limbs, term, squares, cost,
     sums,
 ):  # fmt: skip
-    """`Ops.settle` for all points of one restart: how many changed, and J at the centres of the pairs."""
+    """`BackendBase.settle` for all points of one restart: how many changed, and J at the centres of the pairs."""
     changed = 0
     for limb in range(3):
         sums[limb] = 0

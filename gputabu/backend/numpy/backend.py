@@ -1,4 +1,4 @@
-"""The reference backend: every operation of `Ops` in NumPy, over cache-sized blocks and a few threads."""
+"""The reference backend: every operation of `BackendBase` in NumPy, over cache-sized blocks and a few threads."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gputabu.backend.arithmetic import canonical, certified, rules
-from gputabu.backend.arithmetic.fixed_point import Totals, cluster_sums, limbs, quantize
+from gputabu.backend.arithmetic import canonical, certified
+from gputabu.backend.arithmetic.constants import ON_CENTER
+from gputabu.backend.arithmetic.fixed_point import Totals, limbs
 from gputabu.backend.arithmetic.keys import NO_KEY, Least, keys_of
-from gputabu.backend.base import FAR, Seen, farthest, nearest
-from gputabu.backend.contract import Assigned, Lot, Moves, Pairs, Tried
-from gputabu.backend.numpy import hartigan, relocation
-from gputabu.backend.numpy import reassignment as host_trials
-from gputabu.backend.numpy.seeding import SeedingOps
+from gputabu.backend.base import farthest, nearest
+from gputabu.backend.contract import FAR, Assignment, SurveyPartial
+from gputabu.backend.numpy.hartigan import NumpyHartigan
+from gputabu.backend.numpy.reassignment import NumpyReassignment
+from gputabu.backend.numpy.relocation import NumpyRelocation
 from gputabu.backend.numpy.tiling import Task
-from gputabu.data.points import Block
 
 
-class NumpyOps(SeedingOps):
-    """A data set on the host. See `gputabu.backend.contract.Ops` for what each operation promises."""
+class NumpyBackend(NumpyRelocation, NumpyHartigan, NumpyReassignment):
+    """A data set on the host: data, labels, K-Means and the survey; seeding comes with relocation."""
 
     name = "numpy"
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         return self.points.rows(indices)
 
-    def blank(self, restarts: int) -> np.ndarray:
-        return self.room((restarts, self.points.n), np.int32, -1)
+    def blank_labels(self, restarts: int) -> np.ndarray:
+        return self.allocate((restarts, self.points.n), np.int32, -1)
 
-    def take(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
+    def take_labels(self, labels: np.ndarray, restarts: np.ndarray) -> np.ndarray:
         if not self.points.out_of_core:
             return labels[restarts]
-        chosen = self.room((len(restarts), self.points.n), labels.dtype, 0)
+        chosen = self.allocate((len(restarts), self.points.n), labels.dtype, 0)
         return np.take(labels, restarts, axis=0, out=chosen, mode="clip")
 
-    def fetch(self, labels: np.ndarray, restart: int) -> np.ndarray:
-        return self.take(labels, np.array([restart]))[0]
+    def fetch_labels(self, labels: np.ndarray, restart: int) -> np.ndarray:
+        return self.take_labels(labels, np.array([restart]))[0]
 
-    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assigned:
+    def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assignment:
         r, k, d = centers.shape
         fast = self.product(centers, self.grid.offset)
         totals = np.zeros((r, k, Totals.columns(d, self.points.weights is not None)), np.int64)
@@ -48,11 +48,11 @@ class NumpyOps(SeedingOps):
             parts = []
             for block, some in tasks:
                 old = labels[some, block.rows]
-                new = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+                new = certified.nearest(block.X, fast.select(some), self.workers.scratch)
                 moved = old != new
                 counts = np.count_nonzero(moved, axis=1)
                 if counts.any():
-                    parts.append((some, self._change(block, old, new, moved, k), counts))
+                    parts.append((some, self.change_of_totals(block, old, new, moved, k), counts))
                     old[...] = new
             return parts
 
@@ -60,9 +60,11 @@ class NumpyOps(SeedingOps):
             for some, sums, counts in part:
                 totals[some] += sums
                 changed[some] += counts
-        return Assigned(totals, changed)
+        return Assignment(totals, changed)
 
-    def seen(self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int) -> Seen:
+    def survey_partial(
+        self, centers: np.ndarray, labels: np.ndarray, tabu: np.ndarray, shared: bool, best: int
+    ) -> SurveyPartial:
         r, k, _ = centers.shape
         restart = np.arange(r)[:, None, None]
         inside = (labels[restart, tabu] == np.arange(k)[:, None]) & (tabu >= 0)  # (R, K, L)
@@ -70,16 +72,16 @@ class NumpyOps(SeedingOps):
             inside &= self.points.weights_at(tabu) > 0
         barred = np.nonzero(tabu >= 0 if shared else inside)
         barred = (barred[0], tabu[barred])  # restarts, row numbers
-        forbidden = self.room(labels.shape, np.bool_, False)
+        forbidden = self.allocate(labels.shape, np.bool_, False)
         forbidden[barred] = True
         least = Least((r, k, best))
         sums = self._own_distances(centers, labels, self.grid.cost, least, forbidden)
-        return Seen(sums, *least.found(), inside)
+        return SurveyPartial(sums, *least.found(), inside)
 
-    def costs(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+    def objective_partial(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
         return self._own_distances(centers, labels, exponent)
 
-    def lengths(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+    def spreads_partial(self, centers: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
         r, k, d = centers.shape
         flat = centers.reshape(r * k, d)
 
@@ -96,7 +98,9 @@ class NumpyOps(SeedingOps):
 
         return np.sum(self.workers.map(add, self.tasks(r, k)), axis=0).reshape(2, r, k)
 
-    def far(self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int, scale: int) -> np.ndarray:
+    def farthest_partial(
+        self, centers: np.ndarray, labels: np.ndarray, restart: int, count: int, scale: int
+    ) -> np.ndarray:
         def look(tasks: Iterable[Task]) -> np.ndarray:
             kept = np.empty(0, FAR)
             for block, _ in tasks:
@@ -106,7 +110,7 @@ class NumpyOps(SeedingOps):
                     values = np.ldexp(squares, scale).astype(np.float32)
                 if block.weights is not None:
                     values[block.weights == 0] = 0
-                far = np.flatnonzero(values > 2.0**20)  # nearer than 2^-40 of the box: on the centre
+                far = np.flatnonzero(values > ON_CENTER)  # nearer than 2^-40 of the box: on the centre
                 part = np.empty(len(far), FAR)
                 part["value"], part["row"], part["owner"] = values[far], block.start + far, owner[0, far]
                 kept = farthest(np.concatenate([kept, part]), count)
@@ -115,7 +119,7 @@ class NumpyOps(SeedingOps):
         parts = self.workers.map(look, self.tasks(1, len(centers)))
         return farthest(np.concatenate(parts), count)
 
-    def near(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def closest_partial(self, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         def look(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
             value, row = np.full(len(centers), np.inf), np.zeros(len(centers), np.int64)
             for block, _ in tasks:
@@ -131,56 +135,9 @@ class NumpyOps(SeedingOps):
         parts = self.workers.map(look, self.tasks(1, len(centers)))
         return nearest(*zip(*parts, strict=True))
 
-    def moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
-        r, k, _ = centers.shape
-        mass, slack = rules.masses(self.grid, totals), rules.slack(self.bounds)
-        fast = self.product(centers, self.grid.offset)
-        target = self.room(labels.shape, np.int32, -1)
-
-        def look(tasks: Iterable[Task]) -> None:
-            scratch = self.workers.scratch
-            for block, some in tasks:
-                here = labels[some, block.rows]
-                restart, point, where = hartigan.find(block, fast.some(some), mass[some], here, slack, scratch)
-                target[some.start + restart, block.start + point] = where
-
-        self.workers.map(look, self.tasks(r, k))
-        return self._listed(labels, target)
-
-    def put(self, labels: np.ndarray, moves: Moves) -> None:
-        labels[moves.restart, moves.row] = moves.target
-
-    @staticmethod
-    def _listed(labels: np.ndarray, target: np.ndarray) -> Moves:
-        """The moves that `target` (R, N) holds, -1 for none."""
-        restart, row = np.nonzero(target >= 0)
-        return Moves(restart, row, labels[restart, row], target[restart, row])
-
-    def pairs(self, centers: np.ndarray, held: Pairs | None = None) -> Pairs:
-        held = relocation.empty(self.room, centers, self.points.n) if held is None else held
-        relocation.update(self, centers, held)
-        return held
-
-    def settled(
-        self, pairs: Pairs, labels: np.ndarray, mass: np.ndarray | None, who: np.ndarray
-    ) -> tuple[Assigned, np.ndarray]:
-        return relocation.settle(self, pairs, labels, mass, who)
-
-    def swaps(self, candidates: np.ndarray, pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-        return relocation.swaps(self, candidates, pairs)
-
-    def trials(self, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:
-        return host_trials.evaluate(self, labels, totals, lot)
-
-    def trial_changes(self, labels: np.ndarray, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
-        return host_trials.changes(self, labels, lot)
-
-    def adopt(self, labels: np.ndarray, best: np.ndarray, lot: Lot, chosen: np.ndarray, better: np.ndarray) -> Assigned:
-        return host_trials.adopt(self, labels, best, lot, chosen, better)
-
     def label(self, centers: np.ndarray) -> np.ndarray:
         r, k, d = centers.shape
-        labels = self.room((r, self.points.n), np.int32, 0)
+        labels = self.allocate((r, self.points.n), np.int32, 0)
         if k == 1:
             return labels
         middle = centers.reshape(-1, d).mean(axis=0).astype(self.points.dtype).astype(float)
@@ -188,7 +145,7 @@ class NumpyOps(SeedingOps):
 
         def look(tasks: Iterable[Task]) -> None:
             for block, some in tasks:
-                labels[some, block.rows] = certified.nearest(block.X, fast.some(some), self.workers.scratch)
+                labels[some, block.rows] = certified.nearest(block.X, fast.select(some), self.workers.scratch)
 
         self.workers.map(look, self.tasks(r, k))
         return labels
@@ -204,30 +161,6 @@ class NumpyOps(SeedingOps):
 
         self.workers.map(look, self.tasks(1, len(centers)))
         return out
-
-    def _change(self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int) -> np.ndarray:
-        """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
-        r, n = moved.shape
-        if r == 1:
-            point = np.flatnonzero(moved)
-            restart = np.zeros_like(point)
-            counts = moved[0].astype(np.int32)
-        else:
-            point, restart = np.nonzero(moved.T)  # by point
-            counts = np.count_nonzero(moved, axis=0)
-        X, weights = block.X, block.weights
-        if len(point) < n // 2:  # few: only their terms are worth computing
-            rows = np.flatnonzero(counts)
-            X, counts = X[rows], counts[rows]
-            weights = None if weights is None else weights[rows]
-        ends = np.zeros(len(counts) + 1, np.int32)
-        np.cumsum(counts, out=ends[1:])
-        nowhere = r * k  # an extra row of the sums takes what leaves no cluster
-        source = old[restart, point]
-        source = np.where(source < 0, nowhere, restart * k + source)
-        terms = quantize(X, weights, self.grid, self.workers.scratch)
-        sums = cluster_sums(terms, ends, restart * k + new[restart, point], source, nowhere + 1)
-        return sums[:-1].reshape(r, k, -1)
 
     def _own_distances(
         self,

@@ -12,14 +12,47 @@ reproduce it bit for bit.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
-from gputabu.backend.arithmetic import canonical, certified
+from gputabu.backend.arithmetic import canonical, certified, rules
 from gputabu.backend.arithmetic.certified import Product
 from gputabu.backend.arithmetic.constants import NOISE
 from gputabu.backend.arithmetic.rules import BEYOND
 from gputabu.backend.arithmetic.scratch import Scratch
+from gputabu.backend.contract import Moves
+from gputabu.backend.numpy.tiling import Task, TiledBackend
 from gputabu.data.points import Block
+
+
+class NumpyHartigan(TiledBackend):
+    """The passes of single moves."""
+
+    def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
+        r, k, _ = centers.shape
+        mass, slack = rules.masses(self.grid, totals), rules.slack(self.bounds)
+        fast = self.product(centers, self.grid.offset)
+        target = self.allocate(labels.shape, np.int32, -1)
+
+        def look(tasks: Iterable[Task]) -> None:
+            scratch = self.workers.scratch
+            for block, some in tasks:
+                here = labels[some, block.rows]
+                restart, point, where = find(block, fast.select(some), mass[some], here, slack, scratch)
+                target[some.start + restart, block.start + point] = where
+
+        self.workers.map(look, self.tasks(r, k))
+        return listed(labels, target)
+
+    def relabel(self, labels: np.ndarray, moves: Moves) -> None:
+        labels[moves.restart, moves.row] = moves.target
+
+
+def listed(labels: np.ndarray, target: np.ndarray) -> Moves:
+    """The moves that `target` (R, N) holds, -1 for none."""
+    restart, row = np.nonzero(target >= 0)
+    return Moves(restart, row, labels[restart, row], target[restart, row])
 
 
 def find(
@@ -60,7 +93,7 @@ def find(
 def _affordable(
     block: Block, fast: Product, entered: np.ndarray, leave: np.ndarray, heaviest: float, scratch: Scratch
 ) -> np.ndarray:
-    """Where W / (W + w) · d² may be at most `leave`: (R, K), (R, n) -> (R, K, n) bool, as `SeedingOps._nearer`."""
+    """Where W / (W + w) · d² may be at most `leave`: (R, K), (R, n) -> (R, K, n) bool, as `NumpySeeding._nearer`."""
     d = block.X.shape[1]
     scores, norms = certified.scores(block.X, fast, scratch)
     norms = norms.astype(np.float64)

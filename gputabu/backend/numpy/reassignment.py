@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.sparse import csc_array
 
 from gputabu.backend.arithmetic.fixed_point import Totals, quantize
-from gputabu.backend.contract import Assigned, Lot, Tried
-from gputabu.backend.numpy.tiling import Task
+from gputabu.backend.base import TrialCosts
+from gputabu.backend.contract import Assignment, TrialBatch
+from gputabu.backend.numpy.tiling import Task, TiledBackend
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
 from gputabu.data.points import Block
-
-if TYPE_CHECKING:
-    from gputabu.backend.numpy.backend import NumpyOps
 
 #: Of the elements that a piece of work may have, the share that is drawn: the totals of its trials need the rest.
 SHARE = 4
@@ -25,86 +22,84 @@ SHARE = 4
 JUDGED = 1 << 16
 
 
-def evaluate(ops: NumpyOps, labels: np.ndarray, totals: np.ndarray, lot: Lot) -> Tried:
-    """See `Ops.trials`."""
-    r, k, c = totals.shape
-    t = lot.n_trials
-    grid, scatter = ops.grid, ops.scatter
-    tried = ops.workers.scratch("tried", (r, t, k, c), np.int64)
-    tried[...] = totals[:, None]
-    prints = _draw(ops, labels, lot, tried)
-    cost = np.empty((r, t))
+class NumpyReassignment(TiledBackend):
+    """The passes of trial labellings."""
 
-    def judge(groups: Iterable[slice]) -> None:
-        for some in groups:
-            np.subtract(scatter, grid.explained(tried[some]), out=cost[some])
+    def evaluate_trials(self, labels: np.ndarray, totals: np.ndarray, trials: TrialBatch) -> TrialCosts:
+        r, k, c = totals.shape
+        t = trials.n_trials
+        grid, scatter = self.grid, self.scatter
+        tried = self.workers.scratch("tried", (r, t, k, c), np.int64)
+        tried[...] = totals[:, None]
+        fingerprints = _draw(self, labels, trials, tried)
+        cost = np.empty((r, t))
 
-    group = max(1, JUDGED // (t * k * c))
-    ops.workers.map(judge, [slice(a, a + group) for a in range(0, r, group)])
-    return Tried(np.maximum(cost, 0.0, out=cost), prints)
+        def judge(groups: Iterable[slice]) -> None:
+            for some in groups:
+                np.subtract(scatter, grid.explained(tried[some]), out=cost[some])
+
+        group = max(1, JUDGED // (t * k * c))
+        self.workers.map(judge, [slice(a, a + group) for a in range(0, r, group)])
+        return TrialCosts(np.maximum(cost, 0.0, out=cost), fingerprints)
+
+    def evaluate_trials_partial(self, labels: np.ndarray, trials: TrialBatch) -> tuple[np.ndarray, np.ndarray]:
+        columns = Totals.columns(self.points.d, self.points.weights is not None)
+        change = np.zeros((len(labels), trials.n_trials, trials.k, columns), np.int64)
+        self.grid  # noqa: B018 (made by the workers, and so not from within them)
+        return change, _draw(self, labels, trials, change)
+
+    def apply_trial(
+        self, labels: np.ndarray, best: np.ndarray, trials: TrialBatch, chosen: np.ndarray, better: np.ndarray
+    ) -> Assignment:
+        r, points = len(labels), self.points
+        self.grid  # noqa: B018 (made by the workers, and so not from within them)
+        totals = np.zeros((r, trials.k, Totals.columns(points.d, points.weights is not None)), np.int64)
+        changed = np.zeros(r, np.int64)
+        lock = threading.Lock()
+
+        def relabel(tasks: Iterable[Task]) -> None:
+            for block, some in tasks:
+                held = labels[some, block.rows]  # a view
+                restart, point, new = _adopted(self, block, held, trials, some, chosen[some])
+                sums = _sums(self, block, restart, point, held[restart, point], new, len(held), trials.k)
+                held[restart, point] = new
+                noted = np.flatnonzero(better[some])
+                best[some, block.rows][noted] = held[noted]
+                with lock:
+                    totals[some] += sums
+                    changed[some] += np.bincount(restart, minlength=len(held))
+
+        self.workers.map(relabel, self.tasks(r))
+        return Assignment(totals, changed)
 
 
-def changes(ops: NumpyOps, labels: np.ndarray, lot: Lot) -> tuple[np.ndarray, np.ndarray]:
-    """See `Exact.trial_changes`."""
-    columns = Totals.columns(ops.points.d, ops.points.weights is not None)
-    change = np.zeros((len(labels), lot.n_trials, lot.k, columns), np.int64)
-    ops.grid  # noqa: B018 (made by the workers, and so not from within them)
-    return change, _draw(ops, labels, lot, change)
-
-
-def _draw(ops: NumpyOps, labels: np.ndarray, lot: Lot, tried: np.ndarray) -> np.ndarray:
+def _draw(backend: TiledBackend, labels: np.ndarray, trials: TrialBatch, tried: np.ndarray) -> np.ndarray:
     """Add what the trials change to `tried` (R, T, K, C); returns what they change in the print."""
     r, t = tried.shape[:2]
-    prints = np.zeros((r, t, 2), np.uint64)
+    fingerprints = np.zeros((r, t, 2), np.uint64)
     lock = threading.Lock()
 
     def draw(tasks: Iterable[Task]) -> None:
         for block, some in tasks:
-            sums, words = _trial_changes(ops, block, labels[some, block.rows], lot, some)
+            sums, words = _trial_changes(backend, block, labels[some, block.rows], trials, some)
             with lock:  # integers: the order does not matter
                 tried[some] += sums
-                prints[some] += words
+                fingerprints[some] += words
 
-    ops.workers.map(draw, ops.tasks(r, SHARE * t))
-    return prints
-
-
-def adopt(
-    ops: NumpyOps, labels: np.ndarray, best: np.ndarray, lot: Lot, chosen: np.ndarray, better: np.ndarray
-) -> Assigned:
-    """See `Ops.adopt`."""
-    r, points = len(labels), ops.points
-    ops.grid  # noqa: B018 (made by the workers, and so not from within them)
-    totals = np.zeros((r, lot.k, Totals.columns(points.d, points.weights is not None)), np.int64)
-    changed = np.zeros(r, np.int64)
-    lock = threading.Lock()
-
-    def relabel(tasks: Iterable[Task]) -> None:
-        for block, some in tasks:
-            held = labels[some, block.rows]  # a view
-            restart, point, new = _adopted(ops, block, held, lot, some, chosen[some])
-            sums = _sums(ops, block, restart, point, held[restart, point], new, len(held), lot.k)
-            held[restart, point] = new
-            noted = np.flatnonzero(better[some])
-            best[some, block.rows][noted] = held[noted]
-            with lock:
-                totals[some] += sums
-                changed[some] += np.bincount(restart, minlength=len(held))
-
-    ops.workers.map(relabel, ops.tasks(r))
-    return Assigned(totals, changed)
+    backend.workers.map(draw, backend.tasks(r, SHARE * t))
+    return fingerprints
 
 
 def _trial_changes(
-    ops: NumpyOps, block: Block, held: np.ndarray, lot: Lot, some: slice
+    backend: TiledBackend, block: Block, held: np.ndarray, trials: TrialBatch, some: slice
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What the trials of some restarts change, over a block: totals (R', T, K, C) and prints (R', T, 2)."""
+    """What the trials of some restarts change, over a block: totals (R', T, K, C) and fingerprints (R', T, 2)."""
     r, n = held.shape
-    t, k = lot.n_trials, lot.k
-    words = _all_words(ops, block, lot, some)  # (R', T, n or more)
+    t, k = trials.n_trials, trials.k
+    words = _all_words(backend, block, trials, some)  # (R', T, n or more)
     width = words.shape[2]
     words = words.ravel()
-    at = np.flatnonzero(words >= np.uint64(lot.limit))
+    at = np.flatnonzero(words >= np.uint64(trials.limit))
     slot = at // width  # restart · T + trial
     point = at - slot * width
     if width > n:  # the pitch is beyond the last point
@@ -112,59 +107,61 @@ def _trial_changes(
         at, slot, point = at[inside], slot[inside], point[inside]
     old = held[slot // t, point]
     new = _others(words[at], old, k)
-    sums = _sums(ops, block, slot, point, old, new, r * t, k)
-    # In the order of slots, prints are differences of one running sum: modulo 2^64 nothing is lost.
+    sums = _sums(backend, block, slot, point, old, new, r * t, k)
+    # In the order of slots, fingerprints are differences of one running sum: modulo 2^64 nothing is lost.
     steps, ends = (new - old).astype(np.uint64), np.searchsorted(slot, np.arange(r * t + 1))
-    factors = draws.words(lot.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * (lot.first + block.start)).reshape(n, 2)
-    prints, running = np.empty((r * t, 2), np.uint64), np.zeros(len(slot) + 1, np.uint64)
+    factors = draws.words(trials.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * (trials.first + block.start)).reshape(
+        n, 2
+    )
+    fingerprints, running = np.empty((r * t, 2), np.uint64), np.zeros(len(slot) + 1, np.uint64)
     for i in (0, 1):
         np.cumsum(factors[:, i][point] * steps, out=running[1:])
-        prints[:, i] = np.diff(running[ends])
-    return sums.reshape(r, t, k, -1), prints.reshape(r, t, 2)
+        fingerprints[:, i] = np.diff(running[ends])
+    return sums.reshape(r, t, k, -1), fingerprints.reshape(r, t, 2)
 
 
 def _adopted(
-    ops: NumpyOps, block: Block, held: np.ndarray, lot: Lot, some: slice, chosen: np.ndarray
+    backend: TiledBackend, block: Block, held: np.ndarray, trials: TrialBatch, some: slice, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Restart, point and new label of what the chosen trials change."""
     n, moved = held.shape[1], np.flatnonzero(chosen >= 0)
-    if lot.given is not None:
-        new = np.broadcast_to(lot.given[block.rows], (len(moved), n))
+    if trials.given is not None:
+        new = np.broadcast_to(trials.given[block.rows], (len(moved), n))
         i, point = np.nonzero(new != held[moved])
         return moved[i], point, new[i, point]
-    pitch = lot.pitch(ops.points.n)
-    words = ops.workers.scratch("words", (len(moved), n), np.uint64)
+    pitch = trials.pitch(backend.points.n)
+    words = backend.workers.scratch("words", (len(moved), n), np.uint64)
     for row, one in zip(words, moved, strict=True):
-        row[:] = _words(lot, some.start + one, int(chosen[one]) * pitch + lot.first + block.start, n)
-    i, point = np.nonzero(words >= np.uint64(lot.limit))
+        row[:] = _words(trials, some.start + one, int(chosen[one]) * pitch + trials.first + block.start, n)
+    i, point = np.nonzero(words >= np.uint64(trials.limit))
     restart = moved[i]
     old = held[restart, point]
-    new = _others(words[i, point], old, lot.k)
+    new = _others(words[i, point], old, trials.k)
     changed = new != old  # all, but for K = 1
     return restart[changed], point[changed], new[changed]
 
 
-def _all_words(ops: NumpyOps, block: Block, lot: Lot, some: slice) -> np.ndarray:
+def _all_words(backend: TiledBackend, block: Block, trials: TrialBatch, some: slice) -> np.ndarray:
     """The words of a block's points in all trials of some restarts: (R', T, n), or more where that is one stretch."""
-    n, t, pitch = len(block.X), lot.n_trials, lot.pitch(ops.points.n)
-    whole = n == ops.points.n and lot.total is None
-    words = ops.workers.scratch("words", (some.stop - some.start, t, pitch if whole else n), np.uint64)
+    n, t, pitch = len(block.X), trials.n_trials, trials.pitch(backend.points.n)
+    whole = n == backend.points.n and trials.total is None
+    words = backend.workers.scratch("words", (some.stop - some.start, t, pitch if whole else n), np.uint64)
     for mine, restart in zip(words, range(some.start, some.stop), strict=True):
         if whole:
-            mine.ravel()[:] = _words(lot, restart, 0, t * pitch)
+            mine.ravel()[:] = _words(trials, restart, 0, t * pitch)
         else:
             for trial in range(t):
-                mine[trial] = _words(lot, restart, trial * pitch + lot.first + block.start, n)
+                mine[trial] = _words(trials, restart, trial * pitch + trials.first + block.start, n)
     return words
 
 
-def _words(lot: Lot, restart: int, first: int, count: int) -> np.ndarray:
-    number = int(lot.restarts[restart])
-    return draws.words(lot.seed, number, count, purpose=Purpose.TRIAL, step=lot.step, first=first)
+def _words(trials: TrialBatch, restart: int, first: int, count: int) -> np.ndarray:
+    number = int(trials.restarts[restart])
+    return draws.words(trials.seed, number, count, purpose=Purpose.TRIAL, step=trials.step, first=first)
 
 
 def _others(words: np.ndarray, old: np.ndarray, k: int) -> np.ndarray:
-    """The label that each word draws for a point that has label `old`, or none (-1): see `Lot`."""
+    """The label that each word draws for a point that has label `old`, or none (-1): see `TrialBatch`."""
     has = old >= 0
     count = (k - has).astype(np.uint64)
     other = (((words & np.uint64(0xFFFFFFFF)) * count) >> np.uint64(32)).astype(np.int64)
@@ -173,7 +170,7 @@ def _others(words: np.ndarray, old: np.ndarray, k: int) -> np.ndarray:
 
 
 def _sums(
-    ops: NumpyOps,
+    backend: TiledBackend,
     block: Block,
     slot: np.ndarray,
     point: np.ndarray,
@@ -193,5 +190,5 @@ def _sums(
     rows[:, 1] = np.where(old < 0, nowhere, slot + old)[order]
     signs[:] = (1.0, -1.0)
     picks = csc_array((signs.ravel(), rows.ravel(), ends), shape=(nowhere + 1, len(block.X)))
-    terms = np.concatenate(quantize(block.X, block.weights, ops.grid, ops.workers.scratch), axis=1)
+    terms = np.concatenate(quantize(block.X, block.weights, backend.grid, backend.workers.scratch), axis=1)
     return (picks @ terms)[:-1].astype(np.int64).reshape(slots, k, -1)

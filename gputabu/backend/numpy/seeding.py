@@ -11,39 +11,39 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from gputabu.backend.arithmetic import canonical, certified
-from gputabu.backend.numpy.tiling import Blocks, Task
+from gputabu.backend.numpy.tiling import Task, TiledBackend
 from gputabu.data.points import Block, Span
 
 
-class SeedingOps(Blocks):
-    """The operations of `Ops` that seeding needs."""
+class NumpySeeding(TiledBackend):
+    """The passes of seeding."""
 
-    def nothing_covered(self, restarts: int) -> np.ndarray:
-        return self.room((restarts, self.points.n), np.float64, np.inf)
+    def infinite_sq_dist(self, restarts: int) -> np.ndarray:
+        return self.allocate((restarts, self.points.n), np.float64, np.inf)
 
-    def cover(self, seeds: np.ndarray, covered: np.ndarray) -> None:
+    def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: np.ndarray) -> None:
         def lower(tasks: Iterable[Task]) -> None:
-            for block, some, (restart, _, point), squares in self._nearer(seeds[:, None], covered, tasks):
-                covered[some, block.rows][restart, point] = squares
+            for block, some, (restart, _, point), squares in self.nearer(seeds[:, None], min_sq_dist, tasks):
+                min_sq_dist[some, block.rows][restart, point] = squares
 
         self.workers.map(lower, self.tasks(len(seeds)))
 
-    def potential(self, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    def potential(self, min_sq_dist: np.ndarray, shift: np.ndarray) -> np.ndarray:
         def add(tasks: Iterable[tuple[Span, slice]]) -> np.ndarray:
-            sums = np.zeros(len(covered), np.int64)
+            sums = np.zeros(len(min_sq_dist), np.int64)
             for span, some in tasks:
-                sums[some] += integers(covered[some, span.rows], span.weights, shift[some, None]).sum(axis=1)
+                sums[some] += integers(min_sq_dist[some, span.rows], span.weights, shift[some, None]).sum(axis=1)
             return sums
 
-        return np.sum(self.workers.map(add, self.blind_tasks(len(covered))), axis=0)
+        return np.sum(self.workers.map(add, self.blind_tasks(len(min_sq_dist))), axis=0)
 
-    def trial_gains(self, seeds: np.ndarray, covered: np.ndarray, shift: np.ndarray) -> np.ndarray:
+    def seed_gains(self, seeds: np.ndarray, min_sq_dist: np.ndarray, shift: np.ndarray) -> np.ndarray:
         r, t, _ = seeds.shape
 
         def add(tasks: Iterable[Task]) -> np.ndarray:
             sums = np.zeros(r * t, np.int64)
-            for block, some, (restart, trial, point), squares in self._nearer(seeds, covered, tasks):
-                before = covered[some, block.rows][restart, point]
+            for block, some, (restart, trial, point), squares in self.nearer(seeds, min_sq_dist, tasks):
+                before = min_sq_dist[some, block.rows][restart, point]
                 scale, weights = shift[some][restart], None if block.weights is None else block.weights[point]
                 gain = integers(before, weights, scale) - integers(squares, weights, scale)
                 np.add.at(sums, (some.start + restart) * t + trial, gain)
@@ -51,11 +51,11 @@ class SeedingOps(Blocks):
 
         return np.sum(self.workers.map(add, self.tasks(r, t)), axis=0).reshape(r, t)
 
-    def sample(self, covered: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
+    def sample(self, min_sq_dist: np.ndarray, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
         rows = np.full(targets.shape, -1, np.int64)
-        passed = np.zeros(len(covered), np.int64)  # potential of the blocks so far
+        passed = np.zeros(len(min_sq_dist), np.int64)  # potential of the blocks so far
         for span, _ in self.blind_tasks(1):
-            running = integers(covered[:, span.rows], span.weights, shift[:, None]).cumsum(axis=1)
+            running = integers(min_sq_dist[:, span.rows], span.weights, shift[:, None]).cumsum(axis=1)
             here = (rows < 0) & (targets < (passed + running[:, -1])[:, None])
             for restart in np.flatnonzero(here.any(axis=1)):
                 wanted = targets[restart, here[restart]] - passed[restart]
@@ -64,16 +64,16 @@ class SeedingOps(Blocks):
             passed += running[:, -1]
         return rows
 
-    def _nearer(
-        self, seeds: np.ndarray, covered: np.ndarray, tasks: Iterable[Task]
+    def nearer(
+        self, seeds: np.ndarray, min_sq_dist: np.ndarray, tasks: Iterable[Task]
     ) -> Iterator[tuple[Block, slice, tuple[np.ndarray, np.ndarray, np.ndarray], np.ndarray]]:
         """Per task, the (restart, seed, point) at which a seed is nearer than `covered`, and d² there."""
         _, t, d = seeds.shape
         fast = self.product(seeds, self.grid.offset)
         for block, some in tasks:
-            mine = fast.some(some)
+            mine = fast.select(some)
             scores, norms = certified.scores(block.X, mine, self.workers.scratch)
-            before = covered[some, block.rows]
+            before = min_sq_dist[some, block.rows]
             with np.errstate(over="ignore", invalid="ignore"):
                 # d² = s + ‖x‖², in units of the product; the doubt of s was made for differences of two.
                 norms = norms.astype(np.float64)

@@ -9,25 +9,24 @@ import numpy as np
 
 from gputabu.backend.arithmetic import certified
 from gputabu.backend.arithmetic.certified import Product
-from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals, quantize
-from gputabu.backend.base import Exact
+from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals, cluster_sums, quantize
+from gputabu.backend.base import BackendBase
 from gputabu.backend.numpy.threads import Workers
+from gputabu.backend.tuning import Tuning
 from gputabu.data.points import Block, Points, Span
 
-#: Elements of the largest scratch array of a piece. Larger than the caches would like: a piece must also
-#: pay for the Python around NumPy's loops, and for handing the GIL from thread to thread.
-PIECE_ELEMENTS = 1 << 20
+#: Rows of a piece of work at the most.
 MAX_ROWS = 1 << 16
 
 Task = tuple[Block, slice]  # some points, some restarts
 
 
-class Blocks(Exact):
+class TiledBackend(BackendBase):
     """Points on the host, with workers to go over them. A context for the workers."""
 
-    def __init__(self, points: Points, threads: int | None = None) -> None:
-        self.points = points
-        self.workers = Workers(threads)
+    def __init__(self, points: Points, tuning: Tuning | None = None) -> None:
+        self.points, self.tuning = points, tuning or Tuning()
+        self.workers = Workers(self.tuning.threads)
 
     def __enter__(self) -> Self:
         self.workers.__enter__()
@@ -50,8 +49,8 @@ class Blocks(Exact):
     def _sizes(self, restarts: int, clusters: int) -> tuple[int, list[slice]]:
         """Rows of a piece of work, and its restarts."""
         width = max(clusters, self.points.d)
-        rows = min(MAX_ROWS, max(1, PIECE_ELEMENTS // width), self.points.n)
-        group = min(restarts, max(1, PIECE_ELEMENTS // (width * rows)))
+        rows = min(MAX_ROWS, max(1, self.tuning.piece_elements // width), self.points.n)
+        group = min(restarts, max(1, self.tuning.piece_elements // (width * rows)))
         return rows, [slice(a, min(a + group, restarts)) for a in range(0, restarts, group)]
 
     def product(self, centers: np.ndarray, offset: np.ndarray) -> Product:
@@ -59,7 +58,7 @@ class Blocks(Exact):
         reach = float(np.abs(centers - offset).max())
         return Product.of(centers, offset, certified.unit_for(reach, self.points.dtype), self.points.dtype)
 
-    def box(self) -> Bounds:
+    def bounds_partial(self) -> Bounds:
         empty = np.full(self.points.d, np.inf)
 
         def box(tasks: Iterable[Task]) -> Bounds:
@@ -83,3 +82,27 @@ class Blocks(Exact):
             return sums
 
         return np.sum(self.workers.map(add, self.tasks(1)), axis=0)
+
+    def change_of_totals(self, block: Block, old: np.ndarray, new: np.ndarray, moved: np.ndarray, k: int) -> np.ndarray:
+        """What the totals of (R, K) clusters gain when the `moved` points go from `old` to `new` labels."""
+        r, n = moved.shape
+        if r == 1:
+            point = np.flatnonzero(moved)
+            restart = np.zeros_like(point)
+            counts = moved[0].astype(np.int32)
+        else:
+            point, restart = np.nonzero(moved.T)  # by point
+            counts = np.count_nonzero(moved, axis=0)
+        X, weights = block.X, block.weights
+        if len(point) < n // 2:  # few: only their terms are worth computing
+            rows = np.flatnonzero(counts)
+            X, counts = X[rows], counts[rows]
+            weights = None if weights is None else weights[rows]
+        ends = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=ends[1:])
+        nowhere = r * k  # an extra row of the sums takes what leaves no cluster
+        source = old[restart, point]
+        source = np.where(source < 0, nowhere, restart * k + source)
+        terms = quantize(X, weights, self.grid, self.workers.scratch)
+        sums = cluster_sums(terms, ends, restart * k + new[restart, point], source, nowhere + 1)
+        return sums[:-1].reshape(r, k, -1)

@@ -14,23 +14,27 @@ import gputabu
 from gputabu.core.caching import cached_property
 from gputabu.core.results import Stop
 from gputabu.data.points import Points
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Table
-from gputabu.selection.select_k.select_k import SAMPLE, sample
+from gputabu.selection.select_k import SAMPLE, sample
 
 #: Columns of a screen; clusters listed one by one, and how many of the largest where there are more.
 WIDTH, MANY, LARGEST = 80, 25, 15
 #: Characters of the name of a column that head a table.
 TITLE = 14
-METHODS = {"TabuKMeans": "tabu search", "KMeans": "K-Means"}
+METHODS = {
+    "TabuKMeans": "tabu search, relocating centres",
+    "QuantizedTabuKMeans": "tabu search with quantized means (QM-TS)",
+    "KMeans": "K-Means",
+}
 
 
 @dataclass(frozen=True)
-class Account:
+class FitSummary:
     """A fitted model with what it was fitted to."""
 
     table: Table
-    recipe: Recipe
+    recipe: Preprocessing
     points: np.ndarray  # (N, d), as clustered
     model: Any
     seconds: float
@@ -74,8 +78,7 @@ class Account:
 
     @property
     def method(self) -> str:
-        name = METHODS[type(self.model).__name__]
-        return f"{name}, {self.model.neighbourhood} neighbourhood" if hasattr(self.model, "neighbourhood") else name
+        return METHODS[type(self.model).__name__]
 
     def facts(self) -> dict[str, str]:
         """What there is to say, in short texts by subject."""

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from gputabu.core.atomic_files import replace_text, replacing
-from gputabu.data.preprocessing import Recipe
+from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Table
 
 #: Names under which labels are kept, by format.
@@ -69,13 +69,13 @@ class Folder:
         with self._place(LABELS[form]) as path:
             keep_labels(path, table, labels)
 
-    def model(self, model: Any, recipe: Recipe) -> None:
+    def model(self, model: Any, recipe: Preprocessing) -> None:
         """model.npz, with the recipe that makes its points."""
         recipe.attach(model)
         with self._place(MODEL) as path:
             model.save(path)
 
-    def centers(self, recipe: Recipe, centers: np.ndarray, sizes: np.ndarray) -> None:
+    def centers(self, recipe: Preprocessing, centers: np.ndarray, sizes: np.ndarray) -> None:
         """centres.csv in the units of the table; where these were scaled, also centres-scaled.csv."""
         names = ["cluster", "size", *recipe.columns]
         for name, values in {"centres.csv": recipe.original(centers), "centres-scaled.csv": centers}.items():

@@ -13,12 +13,12 @@ import numpy as np
 
 import gputabu
 from gputabu import plotting
-from gputabu.cli.output.fit_summary import Account, printable
+from gputabu.cli.output.fit_summary import FitSummary, printable
 from gputabu.cli.output.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
-from gputabu.cli.reproduce.command.records import machine
+from gputabu.cli.reproduce.records import machine
 from gputabu.plotting.comparison import NAMES
 from gputabu.plotting.style import COLOURS
-from gputabu.selection.select_k.select_k import SAMPLE, KSelection
+from gputabu.selection.select_k import SAMPLE, KSelection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,7 +31,7 @@ STOPPED = "Interrupted: this is the best found so far."
 PICTURELESS = "The report has no pictures: Matplotlib is not installed (pip install 'gputabu[plot]')."
 
 
-def fit_page(account: Account) -> str:
+def fit_page(account: FitSummary) -> str:
     """The report about a fit."""
     title = _title(account.table.source, account.k)
     told = {name: fact for name, fact in account.facts().items() if name not in ("columns", "clusters")}
@@ -80,7 +80,7 @@ def _warning(interrupted: bool) -> Markup | str:
     return tag("p", STOPPED, class_="warning") if interrupted else ""
 
 
-def _clusters(account: Account) -> Iterator[Markup]:
+def _clusters(account: FitSummary) -> Iterator[Markup]:
     """The table of clusters, and what it leaves out."""
     order = np.arange(account.k) if account.k <= CLUSTERS else np.argsort(-account.sizes, kind="stable")[:CLUSTERS]
     names = account.table.names[:COLUMNS]
@@ -98,7 +98,7 @@ def _clusters(account: Account) -> Iterator[Markup]:
         yield tag("p", f"{units} {more}".strip(), class_="quiet")
 
 
-def _parameters(account: Account) -> Markup:
+def _parameters(account: FitSummary) -> Markup:
     rows = [row(name, _shown(value)) for name, value in account.parameters()]
     return scrolling("Parameters", titles("parameter", "value"), rows)
 
@@ -120,7 +120,7 @@ def _pictures(drawings: Iterable[tuple[str, Drawing]]) -> Markup:
     return figures(drawings)
 
 
-def fit_drawings(account: Account) -> Iterator[tuple[str, Drawing]]:
+def fit_drawings(account: FitSummary) -> Iterator[tuple[str, Drawing]]:
     """Captions, and what draws the pictures."""
     model, d = account.model, account.points.shape[1]
     plane = ", in two principal components" if d > 2 else ""
@@ -143,7 +143,7 @@ def selection_drawings(found: KSelection) -> Iterator[tuple[str, Drawing]]:
     yield f"Rows in each of {found.n_clusters} clusters", lambda ax: plotting.sizes(found.best, ax)
 
 
-def _clusters_drawn(account: Account, ax: Axes) -> None:
+def _clusters_drawn(account: FitSummary, ax: Axes) -> None:
     plotting.clusters(account.points, account.model, ax)
     if account.points.shape[1] <= 2:  # axes are columns, whose names may have what looks like a formula
         names = [printable(name).replace("$", r"\$") for name in account.table.names]

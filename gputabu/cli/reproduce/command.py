@@ -12,10 +12,10 @@ import typer
 from gputabu.backend import resolve
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.options import Backend, DataHome
-from gputabu.cli.reproduce.command import experiments
-from gputabu.cli.reproduce.command import paper_report as page
-from gputabu.cli.reproduce.command.paper import RUNS, TABLES
-from gputabu.cli.reproduce.command.records import Settings
+from gputabu.cli.reproduce import experiments
+from gputabu.cli.reproduce import paper_report as page
+from gputabu.cli.reproduce.paper import RUNS, TABLES
+from gputabu.cli.reproduce.records import Settings
 
 
 @app.command(cls=Command)

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from gputabu.algorithms import lloyd, quantized, reassignment
-from gputabu.cli.reproduce.command.paper import TABLES
-from gputabu.cli.reproduce.command.records import Experiment, Outcome, Results, Settings, printed
+from gputabu.cli.reproduce.paper import TABLES
+from gputabu.cli.reproduce.records import Experiment, Outcome, Results, Settings, printed
 from gputabu.core.results import Clustering, Stop
 from gputabu.data import datasets
 from gputabu.data.datasets import Dataset

@@ -14,8 +14,8 @@ import numpy as np
 import gputabu
 from gputabu import plotting
 from gputabu.cli.output.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
-from gputabu.cli.reproduce.command.paper import TABLES, Table
-from gputabu.cli.reproduce.command.records import Experiment, Outcome, Results, machine, printed
+from gputabu.cli.reproduce.paper import TABLES, Table
+from gputabu.cli.reproduce.records import Experiment, Outcome, Results, machine, printed
 from gputabu.core.atomic_files import replace_text
 from gputabu.data import datasets
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.cli.reproduce.command.paper import TABLES
-from gputabu.cli.reproduce.command.verdicts import Sample, Verdict, judge
+from gputabu.cli.reproduce.paper import TABLES
+from gputabu.cli.reproduce.verdicts import Sample, Verdict, judge
 from gputabu.core.atomic_files import replace_text
 from gputabu.core.results import Clustering, Stop, Trace
 from gputabu.core.validation import check_int

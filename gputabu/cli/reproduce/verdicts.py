@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gputabu.cli.reproduce.command.paper import RUNS, Table
+from gputabu.cli.reproduce.paper import RUNS, Table
 
 #: How far an average may be from the paper's, relatively. QM-TS may be below it by any amount, and not above.
 LIMITS = {"K-Means": 0.15, "K-Means++": 0.15, "TSC": 0.20}
