@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from sklearn.datasets import load_iris, make_blobs
 
 from gputabu import TabuKMeans, lloyd, plotting, quantized, relocation, select_k
-from gputabu.plotting.style import COLOURS
-from gputabu.data.points import exponent
 from gputabu.backend.arithmetic.fixed_point import from_limbs, limbs
 from gputabu.core.results import Clustering
+from gputabu.data.points import exponent
+from gputabu.plotting.style import COLOURS
 
 BLUE, ORANGE, GREEN, PINK, RED, SKY, _ = COLOURS
 #: So that a figure looks the same on every machine that has only Matplotlib's own fonts.
