@@ -314,7 +314,7 @@ def finish(
     labels = backend.label(wide) if labels is None else labels
     inertia = backend.objective(wide, labels)
     best = int(inertia.argmin())  # the first of equals: equal partitions have equal bits
-    kept = backend.fetch_labels(labels, best)
+    kept = backend.result_labels(labels, best)
     return FinishedBatch(
         numbers=list(batch),
         inertia=inertia,

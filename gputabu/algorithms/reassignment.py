@@ -6,9 +6,9 @@ is not in the tabu list, or that beats J_b, becomes A_c and is appended to the l
 MTLS labellings. Where all trials are forbidden the iteration ends with A_c as it was.
 
 A trial is never written down. Its labels are a function of addressed random words, its J follows from the totals of A_c
-and the terms of the points that change, and it is recognised by a fingerprint of 128 bits: Σ_i label_i · f_i modulo 2^64,
-twice, with random words f_i; two different labellings have equal fingerprints with a probability below K² · 2^-128. The
-accepted trial is drawn once more to change A_c.
+and the terms of the points that change, and it is recognised by a fingerprint of 128 bits: Σ_i label_i · f_i modulo
+2^64, twice, with random words f_i. Two different labellings have equal fingerprints with a probability below
+K² · 2^-128. The accepted trial is drawn once more to change A_c.
 
 Where the paper is silent: the start is not in the tabu list, ties go to the lowest trial, and a cluster may run
 empty: it then adds nothing to J, and its centre is the mean of all points. Labellings that differ only in the

@@ -118,7 +118,7 @@ def run_batches(
 
 def _resumed(backend: BackendBase, search: Search, kept: dict[str, Any]) -> FinishedBatch:
     """A batch that was finished earlier; its labels are made if it turns out to be the best."""
-    batch = FinishedBatch(labels=lambda: backend.fetch_labels(search.labels(backend, batch), 0), **kept)
+    batch = FinishedBatch(labels=lambda: backend.result_labels(search.labels(backend, batch), 0), **kept)
     return batch
 
 

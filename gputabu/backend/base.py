@@ -90,6 +90,10 @@ class BackendBase(Backend):
         """An array on the host with an entry per point; in a file where the points are."""
         return temporary(shape, dtype, value) if self.points.out_of_core else np.full(shape, value, dtype)
 
+    def result_labels(self, labels: Labels, restart: int) -> np.ndarray:
+        """What the result of a search has for labels: those of one restart, (N,) int32."""
+        return self.fetch_labels(labels, restart)
+
     # -- K-Means -----------------------------------------------------------------------------------
 
     def objective(self, centers: np.ndarray, labels: Labels) -> np.ndarray:

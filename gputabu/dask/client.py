@@ -87,7 +87,7 @@ class RemoteShard:
                 raise WorkerLost(f"worker {self.worker}: {error}") from None
 
     def __getattr__(self, method: str) -> Any:
-        if method.startswith("_") or not any(hasattr(kind, method) for kind in (BackendBase, BackendBase, WorkerShard)):
+        if method.startswith("_") or not any(hasattr(kind, method) for kind in (BackendBase, WorkerShard)):
             raise AttributeError(method)
         return partial(self.ask, method)
 
@@ -112,8 +112,8 @@ class RemoteBackend(ShardedBackend):
         self.name = self.each(lambda shard: shard.ask("start", self.backend, weighted))[0]
         return self
 
-    def fetch_labels(self, labels: Labels, restart: int) -> np.ndarray:
-        """The clusters that have points: of all that is done with labels on the client, counting these is left."""
+    def result_labels(self, labels: Labels, restart: int) -> np.ndarray:
+        """Only the clusters that have points, as labels are not brought to the client."""
         return np.unique(np.concatenate(self.each(lambda shard, local: shard.clusters(local, restart), labels)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any, Self
 
@@ -35,7 +36,7 @@ PIECE = 1 << 20
 
 
 class Clusterer(
-    Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator
+    Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC
 ):
     """What a fitted clustering with centres can do."""
 
@@ -84,7 +85,7 @@ class Clusterer(
         verbose, restarts = self._verbosity(), self._restarts()
         search = self._checked(points.shape, self._seed())
         labels_to = labels_file(labels_out, points.n)
-        steps = search.max_iter * len(list(batches(range(restarts), search.width(points), Tuning())))
+        steps = search.max_iter * self._n_batches(search, points, restarts)
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
@@ -197,9 +198,9 @@ class Clusterer(
         model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
         return model
 
+    @abstractmethod
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
         """The search that the parameters ask for, checked."""
-        raise NotImplementedError
 
     def _checked(self, shape: Shape, seed: int) -> Search:
         """`_search`, where there are enough points for so many clusters."""
@@ -211,6 +212,12 @@ class Clusterer(
     def _run(self, points: Points, search: Search, restarts: int | list[int], callback: Callback | None) -> Clustering:
         monitor = self._monitor(callback)
         return run_restarts(points, search, restarts, monitor, backend=self.backend, device=self.device)
+
+    def _n_batches(self, search: Search, points: Points, restarts: int) -> int:
+        """In how many batches the restarts run, at the most."""
+        if callable(self.backend):  # which may have a tuning of its own
+            return restarts
+        return len(list(batches(range(restarts), search.width(points), Tuning())))
 
     def _verbosity(self) -> int:
         return check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
+from inspect import isabstract
 from pathlib import Path
 from typing import Any
 
@@ -118,7 +119,7 @@ def kinds() -> dict[str, type[Any]]:
     """The classes that a file may name, by name: those of this package, and what was derived from them."""
     found: dict[str, type[Any]] = {}
     for kind in _below(Storable):
-        if not kind.__name__.startswith("_"):
+        if not (isabstract(kind) or kind.__name__.startswith("_")):
             found.setdefault(kind.__name__, kind)
     return found
 

@@ -6,9 +6,11 @@ import io
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 import zipfile
+from pathlib import Path
 
 import kept_fits
 import numpy as np
@@ -409,3 +411,24 @@ def test_a_killed_process_goes_on(name, compiled, processes, tmp_path):
             for key, array in expected.items():
                 np.testing.assert_array_equal(found[key], array)
         tally.tried("Fit killed and continued from its checkpoint", killed)
+
+
+#: Searches that version 0.1.0 left half-way.
+LEFT = {
+    "quantized": (quantized.search, {"restarts": 2, "max_iter": 20}),
+    "relocation": (relocation.search, {"restarts": 2, "max_iter": 20}),
+    "reassignment": (reassignment.search, {"restarts": 2, "max_iter": 10, "n_trials": 3}),
+    "lloyd": (lloyd.run, {"restarts": 2, "init": "random"}),
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_the_first_version_left_goes_on(name, tmp_path):
+    search, options = LEFT[name]
+    points = (np.arange(60) * 37 % 61).reshape(30, 2) / 4.0
+    options = {"X": points, "n_clusters": 4, "seed": 3, "backend": "numpy", **options}
+    shutil.copy(Path(__file__).parent / "saved" / f"{name}.ckpt", tmp_path / "fit.ckpt")
+    iterations = []
+    found = search(**options, checkpoint=tmp_path / "fit.ckpt", callback=lambda told: iterations.append(told.iteration))
+    same(found, search(**options))
+    assert iterations[0] > 1  # it did not begin anew

@@ -166,7 +166,7 @@ def test_a_fit_from_the_centres_of_another(iris_csv, tmp_path):
         (["-k", 3, "--columns", "petal"], "--columns=petal: "),
         (["-k", 3, "--id", "plant", "--scale", "log"], "scale='log' must be one of"),
         (["-k", 3, "--id", "plant", "--restarts", 0], "--restarts=0 must be an integer >= 1."),
-        (["-k", 3, "--id", "plant", "--method", "dbscan"], "--method='dbscan' must be one of 'tabu', 'quantized', 'k-means'."),
+        (["-k", 3, "--id", "plant", "--method", "x"], "--method='x' must be one of 'tabu', 'quantized', 'k-means'."),
         (["-k", 3, "--id", "plant", "--method", "k-means", "--patience", 3], "--patience=3 does not go with --method"),
         (["-k", 3, "--id", "plant", "--init", "nowhere.csv"], "--init=nowhere.csv must be k-means++, random or a file"),
         (["-k", 3, "--id", "plant", "--refine", "n"], "refine='n' must be one of"),

@@ -32,7 +32,7 @@ from gputabu.dask.partitions import Partitions  # noqa: E402
 
 #: Partitions of 400 points: uneven, smaller than K, an empty one, one of a single row.
 UNEVEN = (150, 3, 0, 1, 90, 120, 36)
-PLAIN = {QuantizedTabuKMeans: gputabu.QuantizedTabuKMeans, KMeans: gputabu.KMeans}
+PLAIN = {kind: getattr(gputabu, kind.__name__) for kind in (TabuKMeans, QuantizedTabuKMeans, KMeans)}
 #: Seconds after which a fit counts as hanging, also where other work keeps the machine busy.
 HANGS = 600
 
@@ -247,17 +247,17 @@ def test_what_is_no_dask_array(client):
 
 def test_messages_do_not_grow_with_the_points(client, monkeypatch):
     """Neither there nor back."""
-    sent, exchange, most = [], remote.Part.exchange, []
+    sent, exchange, most = [], remote.RemoteShard.exchange, []
 
     def noted(*given):
         sent.extend([given[-1], exchange(*given)])
         return sent[-1]
 
-    monkeypatch.setattr(remote.Part, "exchange", noted)
+    monkeypatch.setattr(remote.RemoteShard, "exchange", noted)
     for n in (400, 4000):
         sent.clear()
         X = da.from_array(blobs(n, 3, 5), chunks=(n // 2, 3))
-        QuantizedTabuKMeans(5, max_iter=4, random_state=0, backend="numpy", spread="rows").fit(X)
+        QuantizedTabuKMeans(5, n_init=1, max_iter=4, random_state=0, backend="numpy", spread="rows").fit(X)
         most.append(max(map(len, sent)))
     assert most[1] < most[0] * 1.5 < 4000
 
@@ -266,11 +266,12 @@ def test_a_message_that_comes_again_is_not_done_again():
     part = held.WorkerShard(0, [np.arange(4.0)[:, None]], None)
     ask = lambda serial, *message: pickle.loads(part.perform(serial, pickle.dumps((*message, []))))  # noqa: E731
     ask(1, "start", ("numpy", False))
-    kept = ask(2, "blank", (1,))
+    kept = ask(2, "blank_labels", (1,))
     centers = np.array([[[0.0], [3.0]]])
     first = ask(3, "assign", (centers, kept))
     np.testing.assert_array_equal(ask(3, "assign", (centers, kept)).totals, first.totals)
     assert first.changed == [4] and ask(4, "assign", (centers, kept)).changed == [0]
+    np.testing.assert_array_equal(ask(5, "fetch_labels", (kept, 0)), [0, 0, 1, 1])
     with pytest.raises(WorkerLost, match="not here"):
         held.WorkerShard(0, [np.ones((1, 1))], None).perform(5, b"")
     with pytest.raises(pickle.PicklingError, match="stays on its worker"):
@@ -283,13 +284,13 @@ THREADS = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboa
 
 def test_workers_that_are_threads():
     X, weights = data(weighted=True)
-    settings = {"n_clusters": 5, "neighbourhood": "relocation", "max_iter": 3}
+    settings = {"n_clusters": 5, "max_iter": 3}
     with distributed.Client(**THREADS) as local:
         lazy = da.from_array(X, chunks=(UNEVEN, 3))
         for spread in ("rows", "restarts"):
-            model = QuantizedTabuKMeans(random_state=0, backend="numpy", client=local, spread=spread, **settings)
+            model = TabuKMeans(random_state=0, backend="numpy", client=local, spread=spread, **settings)
             model.fit(lazy, sample_weight=weights)
-            plain = fitted(QuantizedTabuKMeans, X, weights, **settings)
+            plain = fitted(TabuKMeans, X, weights, **settings)
             equal(model, plain)
             np.testing.assert_array_equal(model.transform(lazy).compute(), plain.transform(X))
             given = da.from_array(weights, chunks=(UNEVEN,))
@@ -405,9 +406,9 @@ def test_a_checkpoint_goes_on_elsewhere(client, tmp_path, monkeypatch):
 PROGRAM = """
 import sys, numpy as np, dask.array as da
 from distributed import Client
-from gputabu import checkpoints
+from gputabu.algorithms import checkpoint
 from gputabu.dask import QuantizedTabuKMeans
-checkpoints.EVERY = 0.0
+checkpoint.EVERY = 0.0
 address, data, path = sys.argv[1:]
 with Client(address) as client:
     X = da.from_array(np.load(data), chunks=(100, 3))

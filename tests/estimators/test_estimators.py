@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gputabu import KMeans, QuantizedTabuKMeans, Stop, TabuSearchClustering
+from gputabu import KMeans, QuantizedTabuKMeans, Stop, TabuKMeans, TabuSearchClustering
 
-MODELS = [QuantizedTabuKMeans, KMeans]
+MODELS = [TabuKMeans, QuantizedTabuKMeans, KMeans]
 #: Few iterations: they are made in full, and K-Means follows.
 BRIEF = pytest.param(partial(TabuSearchClustering, max_iter=30), id="TabuSearchClustering")
 
@@ -38,8 +38,8 @@ def exemptions(estimator) -> dict[str, str]:
 
 @parametrize_with_checks(
     [
-        QuantizedTabuKMeans(max_iter=30),
-        QuantizedTabuKMeans(3, init="random", max_iter=30),
+        TabuKMeans(max_iter=30),
+        QuantizedTabuKMeans(3, max_iter=30, n_init=2),
         TabuSearchClustering(max_iter=30),
         TabuSearchClustering(3, refine=None, max_iter=150),
         KMeans(),
@@ -83,7 +83,7 @@ def test_what_is_stored_is_consistent(model, dtype, weighted, backend):
 
 
 def test_quantized_means_are_rows(iris, backend):
-    fitted = QuantizedTabuKMeans(3, random_state=0, backend=backend).fit(iris)
+    fitted = QuantizedTabuKMeans(3, n_init=1, random_state=0, backend=backend).fit(iris)
     assert fitted.center_indices_.shape == (3,)
     assert ((fitted.center_indices_ >= 0) & (fitted.center_indices_ < 150)).all()
     assert fitted.trace_.means.shape == (1, fitted.n_iter_ + 1, 3)
@@ -145,7 +145,7 @@ def test_random_state(model, iris):
 
 @pytest.mark.parametrize("model", MODELS)
 def test_n_init(model, iris):
-    assert model(3, random_state=0).fit(iris).trace_.n_restarts == 1
+    assert model(3, random_state=0, init="k-means++").fit(iris).trace_.n_restarts == 1
     assert model(3, random_state=0, init="random").fit(iris).trace_.n_restarts == 10
     with pytest.warns(RuntimeWarning, match="n_init=4"):
         assert model(3, init=[0, 1, 2], n_init=4).fit(iris).trace_.n_restarts == 1
@@ -190,7 +190,7 @@ def test_constant_features_and_wild_scales(model, backend):
 def test_the_course_is_logged(iris, caplog):
     with caplog.at_level(logging.INFO, logger="gputabu"):
         QuantizedTabuKMeans(3, random_state=0, max_iter=20).fit(iris)
-    assert "restarts 0 to 0: J from 78.85" in caplog.text
+    assert "restarts 0 to 9: J from 78.85" in caplog.text
 
 
 @pytest.mark.parametrize(("verbose", "lines"), [(0, 0), (1, 2), (2, 22)])

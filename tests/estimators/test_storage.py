@@ -10,6 +10,7 @@ import sys
 import tracemalloc
 import zipfile
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -90,9 +91,9 @@ def test_what_is_loaded_is_what_was_saved(model, dtype, tmp_path):
 
 
 def test_loaded_where_another_backend_runs(tmp_path, backend):
-    KMeans(4, random_state=0, backend=backend).fit(X).save(tmp_path / "m")
+    KMeans(4, random_state=0, backend=backend.name).fit(X).save(tmp_path / "m")
     again = load(tmp_path / "m")
-    assert again.backend_ == backend
+    assert again.backend_ == backend.name
     np.testing.assert_array_equal(again.set_params(backend="numpy").predict(X), again.labels_)
 
 
@@ -154,11 +155,11 @@ def test_classes_of_ones_own(tmp_path, saved):
     Mine(2).fit(X).save(tmp_path / "m")
     assert type(load(tmp_path / "m")) is Mine
     Same = type("KMeans", (KMeans,), {"__init__": KMeans.__init__})
-    with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.KMeans"):
+    with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.models\.KMeans"):
         Same(2).fit(X).save(tmp_path / "n")
     forged(saved, tmp_path / "o", estimator="Yours")
     with pytest.raises(
-        ValueError, match=r"o holds a 'Yours', which is none of QuantizedTabuKMeans, .*import the module"
+        ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"
     ):
         load(tmp_path / "o")
 
@@ -246,7 +247,7 @@ def test_no_file(tmp_path):
         ({"version": 2}, r"was saved by a newer gputabu \(version 2 of the format, and this one reads up to 1\)"),
         ({"version": "x"}, "is damaged"),
         ({"version": None}, "is damaged"),
-        ({"estimator": "os.system"}, "holds a 'os.system', which is none of QuantizedTabuKMeans"),
+        ({"estimator": "os.system"}, "holds a 'os.system', which is none of TabuKMeans, QuantizedTabuKMeans"),
         ({"estimator": ["KMeans"]}, "is damaged"),
         ({"parameters": {"speed": 3}}, "has a parameter 'speed' that QuantizedTabuKMeans does not know"),
         ({"parameters": []}, "is damaged"),
@@ -387,3 +388,20 @@ def test_to_sklearn_is_independent():
 
 def test_load_is_public():
     assert gputabu.load is load
+
+
+#: Models that version 0.1.0 saved, when TabuKMeans was both searches.
+OLD = {"quantized": QuantizedTabuKMeans, "relocation": TabuKMeans, "kmeans": KMeans}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_models_of_the_first_version_are_read(name, tmp_path):
+    points = (np.arange(60) * 37 % 61).reshape(30, 2) / 4.0
+    model = load(Path(__file__).parent / "saved" / f"{name}.npz")
+    assert type(model) is OLD[name] and model.n_clusters == 3 and model.random_state == 0
+    assert "neighbourhood" not in model.get_params()
+    np.testing.assert_array_equal(model.predict(points), model.labels_)
+    again = clone(model).fit(points)  # the same search, with the same bits
+    np.testing.assert_array_equal(again.trace_.current, model.trace_.current)
+    model.save(tmp_path / "again.npz")
+    assert repr(load(tmp_path / "again.npz")) == repr(model)
