@@ -26,7 +26,7 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_iris
 from threadpoolctl import threadpool_info
 
-from gputabu import Clustering, Points, TabuKMeans, datasets, lloyd, quantized, reassignment
+from gputabu import Clustering, Points, QuantizedTabuKMeans, datasets, lloyd, quantized, reassignment
 from gputabu.backend import numba_unusable, open_backend
 from gputabu.backend.numpy.threads import thread_count
 from gputabu.cli import speed as speeds
@@ -260,7 +260,7 @@ import gputabu
 X, taken = load_iris().data, []
 for _ in range(2):
     begun = time.perf_counter()
-    gputabu.TabuKMeans(3, random_state=0, backend="numba").fit(X)
+    gputabu.QuantizedTabuKMeans(3, random_state=0, backend="numba").fit(X)
     taken.append(time.perf_counter() - begun)
 print(taken[0] - taken[1])
 """
@@ -316,7 +316,7 @@ def memory() -> list[dict[str, Any]]:
     for backend in BACKENDS:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             row = {"backend": backend} | process.submit(large_fit, backend).result()
-        print(f"TabuKMeans(100) on 2M x 16 float32, {backend}: X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
+        print(f"QuantizedTabuKMeans(100) on 2M×16 float32, {backend}: X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
         print(f"peak above X: {row['peak_above_x_mb']:.0f} MB (limit 600)")
         rows.append(row)
     return rows
@@ -326,7 +326,9 @@ def large_fit(backend: str) -> dict[str, float]:
     X = np.random.default_rng(0).standard_normal((2_000_000, 16), dtype=np.float32)
     before = resident_mb("VmRSS")
     # Only centroids, because K-Means takes long to converge on noise and holds the same arrays.
-    model = TabuKMeans(100, max_iter=3, patience=3, refine="centroid", random_state=0, backend=backend)
+    model = QuantizedTabuKMeans(
+        100, init="k-means++", max_iter=3, patience=3, refine="centroid", random_state=0, backend=backend
+    )
     seconds, _ = timed(model.fit, X)
     return {"x_mb": X.nbytes / 1e6, "seconds": seconds, "peak_above_x_mb": resident_mb("VmHWM") - before}
 

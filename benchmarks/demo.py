@@ -9,7 +9,7 @@ from bench import CASES, METHODS, RESTARTS, Case, summary, timed
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 
-from gputabu import TabuKMeans, plotting
+from gputabu import QuantizedTabuKMeans, plotting
 from gputabu.cli.reproduce.paper import TABLES
 
 #: Seconds per run that Table I prints for METHODS.
@@ -38,7 +38,7 @@ def table(iris: Case, X: object) -> None:
 
 def picture(X: object, path: Path) -> None:
     """Draw the clusters and the trace of one search side by side."""
-    model = TabuKMeans(3, init="random", random_state=SEED, backend=BACKEND).fit(X)
+    model = QuantizedTabuKMeans(3, random_state=SEED, backend=BACKEND).fit(X)
     figure = Figure(figsize=(12, 5), layout="constrained")
     left, right = figure.subplots(1, 2)
     plotting.clusters(X, model, left)

@@ -22,7 +22,7 @@ from distributed import Client, LocalCluster
 
 from gputabu.algorithms.quantized import Plan, begin, step
 from gputabu.backend import open_backend
-from gputabu.dask.client import Part
+from gputabu.dask.client import RemoteShard
 from gputabu.dask.partitions import Partitions
 
 
@@ -83,7 +83,7 @@ class counted:
     """While this is open, every message is counted, with its size and that of its answer."""
 
     def __enter__(self) -> tuple[Counter, defaultdict]:
-        self.before, messages, sizes = Part.exchange, Counter(), defaultdict(list)
+        self.before, messages, sizes = RemoteShard.exchange, Counter(), defaultdict(list)
 
         def exchange(part: Part, serial: int, message: bytes) -> bytes:
             answer = self.before(part, serial, message)
@@ -92,11 +92,11 @@ class counted:
             sizes[method].append((len(message), len(answer)))
             return answer
 
-        Part.exchange = exchange
+        RemoteShard.exchange = exchange
         return messages, sizes
 
     def __exit__(self, *_: object) -> None:
-        Part.exchange = self.before
+        RemoteShard.exchange = self.before
 
 
 def latency(part: Part) -> float:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris, make_blobs
 
-from gputabu import TabuKMeans, lloyd, plotting, quantized, relocation, select_k
+from gputabu import QuantizedTabuKMeans, lloyd, plotting, quantized, relocation, select_k
 from gputabu.backend.arithmetic.fixed_point import from_limbs, limbs
 from gputabu.core.results import Clustering
 from gputabu.data.points import exponent
@@ -184,7 +184,7 @@ def doubt() -> Figure:
 def tutorial() -> Figure:
     """What `plotting.clusters` and `plotting.trace` show of the tutorial's first fit."""
     iris = load_iris(as_frame=True).data
-    model = TabuKMeans(3, init="random", n_init=10, random_state=0, backend=BACKEND).fit(iris)
+    model = QuantizedTabuKMeans(3, random_state=0, backend=BACKEND).fit(iris)
     figure = Figure(figsize=(9.6, 4), layout="constrained")
     left, right = figure.subplots(1, 2)
     plotting.clusters(iris, model, left)

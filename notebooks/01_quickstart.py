@@ -13,7 +13,7 @@ import os
 import matplotlib.pyplot as plt
 from sklearn.datasets import load_iris
 
-from gputabu import KMeans, TabuKMeans, plotting
+from gputabu import KMeans, QuantizedTabuKMeans, TabuKMeans, plotting
 
 TINY = os.environ.get("GPUTABU_TINY") == "1"  # small sizes, for tests
 RUNS = 10 if TINY else 100
@@ -21,20 +21,22 @@ RUNS = 10 if TINY else 100
 # %% [markdown]
 # ## Fit
 #
-# `TabuKMeans` is a scikit-learn estimator. `init="random"` is how the paper begins; the default is K-Means++.
+# `TabuKMeans` is a scikit-learn estimator. It takes one centre away and puts it where it is needed most, again
+# and again.
 
 # %%
 iris = load_iris(as_frame=True)
 X = iris.data
-model = TabuKMeans(n_clusters=3, init="random", n_init=10, random_state=0).fit(X)
+model = TabuKMeans(n_clusters=3, random_state=0).fit(X)
 print(f"J = {model.inertia_:.4f} after {model.n_iter_} iterations, on {model.backend_}")
 print(f"It stopped because of this: {model.stop_}.")
 
 # %% [markdown]
-# The centres are refined from *quantized means*: data points that the search moved from cluster to cluster.
-# Their row numbers are in `center_indices_`.
+# `QuantizedTabuKMeans` is the search of the paper. Its centres are refined from *quantized means*: data points
+# that the search moved within their clusters. Their row numbers are in `center_indices_`.
 
 # %%
+model = QuantizedTabuKMeans(n_clusters=3, random_state=0).fit(X)
 X.iloc[model.center_indices_]
 
 # %% [markdown]
@@ -66,7 +68,7 @@ plt.show()
 
 # %%
 plain = KMeans(3, init="random", n_init=RUNS, random_state=0).fit(X)
-tabu = TabuKMeans(3, init="random", n_init=RUNS, random_state=0).fit(X)
+tabu = QuantizedTabuKMeans(3, n_init=RUNS, random_state=0).fit(X)
 ax = plotting.boxes({"K-Means": plain.inertias_, "tabu search": tabu.inertias_}, best_known=78.85144142614601)
 ax.set_xlabel(f"{RUNS} runs each, from the same starts")
 plt.show()

@@ -34,14 +34,14 @@ print(f"{image.shape[0]} × {image.shape[1]} pixels, {len(colours)} different co
 # %% [markdown]
 # ## Three ways to a palette
 #
-# K-Means from random pixels, K-Means from a K-Means++ start, and tabu search by relocation: sixty times a
-# colour is taken away and put where it is needed most.
+# K-Means from random pixels, K-Means from a K-Means++ start, and tabu search: sixty times a colour is taken
+# away and put where it is needed most.
 
 # %%
 WAYS = {
     "K-Means, random start": lambda k: KMeans(k, init="random", n_init=1, random_state=0),
     "K-Means++": lambda k: KMeans(k, random_state=0),
-    "relocation": lambda k: TabuKMeans(k, neighbourhood="relocation", max_iter=MOVES, patience=MOVES, random_state=0),
+    "tabu search": lambda k: TabuKMeans(k, max_iter=MOVES, patience=MOVES, refine="lloyd", random_state=0),
 }
 found = {(k, way): make(k).fit(colours, sample_weight=counts) for k in PALETTES for way, make in WAYS.items()}
 for k in PALETTES:
@@ -112,7 +112,7 @@ compare(PALETTES[1])
 # %% [markdown]
 # ## Where the gain is
 #
-# Squared error saved by relocation, pixel by pixel: blue where its palette is nearer to the photograph, red
+# Squared error saved by tabu search, pixel by pixel: blue where its palette is nearer to the photograph, red
 # where that of K-Means from a random start is. Beside it the photograph itself.
 
 # %%
@@ -120,7 +120,7 @@ figure, axes = plt.subplots(1, len(PALETTES) + 1, figsize=(14, 3.8), layout="con
 axes[0].imshow(image)
 axes[0].set_title("the photograph")
 for ax, k in zip(axes[1:], PALETTES, strict=True):
-    saved = off(found[k, "K-Means, random start"]) ** 2 - off(found[k, "relocation"]) ** 2
+    saved = off(found[k, "K-Means, random start"]) ** 2 - off(found[k, "tabu search"]) ** 2
     reach = np.quantile(np.abs(saved), 0.99)
     drawn = ax.imshow(saved, cmap="RdBu", vmin=-reach, vmax=reach)
     ax.set_title(f"{k} colours: {saved.sum() / (off(found[k, 'K-Means, random start']) ** 2).sum():.0%} saved")

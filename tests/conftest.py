@@ -18,6 +18,7 @@ import pytest
 import tally
 from hypothesis import HealthCheck, settings
 from sklearn.datasets import load_iris
+from traps import TRAPS
 
 import gputabu.backend
 from gputabu.backend.base import BackendBase
@@ -84,6 +85,9 @@ def pytest_report_header() -> list[str]:
 
 def pytest_collection_modifyitems(config, items) -> None:
     """Tests of a backend that cannot run here are left out: one line, not a skip for each."""
+    for item in items:  # for the page that `make trust` writes
+        for mark in item.iter_markers("trap"):
+            item.user_properties.append(("trap", f"trap {mark.args[0]:02}: {TRAPS[mark.args[0]]}"))
     missing = [name for name, there in (("gpu", GPU is not None), ("numba", NUMBA)) if not there]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
     if left_out:

@@ -460,6 +460,7 @@ def results(X, weights, start, backend) -> list:
     return [*found, select_k(X, [2, 3], weights=weights, backend=backend).table["bic"]]
 
 
+@pytest.mark.trap(25)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_layout_changes_nothing_and_is_left_alone(dtype, backend, tmp_path):
     X = blobs(40, 3, 3, dtype=dtype)

@@ -1,26 +1,4 @@
-"""Thirty bugs that other k-means packages had, each with the number of its trap; ours must be immune.
-
-Those that another test stands for:
-
-03  N×K scratch: test_backend.test_workspace_is_bounded, test_reassignment.test_memory_stays_small.
-04  fewer points than clusters: test_validation.test_parameters.
-05  NaN and infinity: test_validation.test_data, test_cuda.test_bad_values_on_the_device.
-07  expanded distances cancel: test_lloyd.test_far_from_the_origin, test_backend.test_scales_and_offsets,
-    test_numerics.test_labels_at_near_ties_are_canonical_and_exact_beyond_rounding.
-09  an empty cluster becomes NaN: test_lloyd.test_empty_clusters_take_the_farthest_points_as_in_scikit_learn.
-10  endless loop with few distinct points: test_lloyd.test_more_centres_than_distinct_points_ends.
-14  random_state ignored, global generator moved: test_estimators.test_random_state.
-15  duplicate initial centres: test_seeding.test_starts_are_distinct_in_value.
-17  a minimum and its index written apart: they are one 64-bit key; test_cuda.test_no_races_on_global_memory.
-18  odd numbers of features: test_backend.test_nearest_centres_are_canonical.
-19  averages of averages: test_parted.test_parts_change_nothing,
-    test_points.test_order_and_chunks_change_no_bit_of_the_totals.
-20  distributed hangs, empty workers: test_dask.test_the_bits_of_memory, test_dask.test_a_worker_is_killed.
-22  threads change the result: test_quantized.test_blas_threads_change_nothing,
-    test_numba.test_passes_equal_numpy_for_any_threads, test_cuda.test_order_of_threads_changes_nothing.
-25  the caller's arrays change, or are misread: test_properties.test_layout_changes_nothing_and_is_left_alone.
-30  tol=0 refused: test_lloyd.test_tolerance.
-"""
+"""Thirty bugs that other k-means packages had: ours must be immune. Those with a test elsewhere are marked there."""
 
 from __future__ import annotations
 
@@ -41,12 +19,12 @@ MODELS = [QuantizedTabuKMeans, KMeans]
 
 
 def test_all_thirty_are_accounted_for():
-    here = {int(name.split("_")[2]) for name in globals() if name.startswith("test_trap_")}
-    elsewhere = {int(number) for number in re.findall(r"^(\d\d) ", __doc__, re.MULTILINE)}
-    assert here | elsewhere == set(range(1, 31))
-    assert not here & elsewhere
-    for file, name in re.findall(r"(test_\w+)\.(test_\w+)", __doc__):
-        assert f"def {name}(" in (Path(__file__).parent / f"{file}.py").read_text(), f"{file}.{name}"
+    """Every trap has a test, here or in the room that it belongs to, marked with its number."""
+    tests = Path(__file__).parent.rglob("test_*.py")
+    marked = {
+        int(number) for file in tests for number in re.findall(r"^@pytest\.mark\.trap\((\d+)\)", file.read_text(), re.M)
+    }
+    assert marked == set(range(1, 31))
 
 
 def same_rows(value: float, n: int) -> np.ndarray:
@@ -54,7 +32,8 @@ def same_rows(value: float, n: int) -> np.ndarray:
     return np.broadcast_to(np.full((1, 1), value, np.float32), (n, 1))
 
 
-def test_trap_01_row_numbers_exceed_32_bits():
+@pytest.mark.trap(1)
+def test_row_numbers_exceed_32_bits():
     points = Points((same_rows(1, 2**31 - 1), same_rows(2, 2**31 - 1), same_rows(3, 7)))
     assert points.n == 2**32 + 5
     assert points.rows(np.array([0, 2**31 - 1, 2**32 + 4])).ravel().tolist() == [1, 2, 3]
@@ -63,7 +42,8 @@ def test_trap_01_row_numbers_exceed_32_bits():
 
 
 @pytest.mark.gpu
-def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
+@pytest.mark.trap(2)
+def test_only_the_long_axis_of_a_grid_grows(monkeypatch):
     """Along y and z a grid has at most 65 535 blocks: restarts, trials, clusters and features must not need more."""
     from gputabu.backend.cuda import launch as kernels
 
@@ -86,7 +66,8 @@ def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
     assert {"cover", "potential", "trial_gains", "survey", "settle", "bounds", "total"} <= grids[0].keys() & grids[1]
 
 
-def test_trap_02_more_draws_than_threads(backend):
+@pytest.mark.trap(2)
+def test_more_draws_than_threads(backend):
     """Loops stride: a draw beyond the last thread of a grid is drawn as well."""
     with open_backend(Points.of([[0.0], [1.0], [5.0]]), backend) as opened:
         min_sq_dist = opened.infinite_sq_dist(1)
@@ -95,7 +76,8 @@ def test_trap_02_more_draws_than_threads(backend):
     np.testing.assert_array_equal(drawn[0], np.tile([1, 2, 2], 14_000))
 
 
-def test_trap_06_counts_and_J_are_not_float32(backend):
+@pytest.mark.trap(6)
+def test_counts_and_J_are_not_float32(backend):
     """A float32 counter stops at 2^24; these points are more, all at distance 1 from their mean."""
     n = 2**23 + 1
     with open_backend(Points((same_rows(0, n), same_rows(2, n))), backend) as opened:
@@ -106,7 +88,8 @@ def test_trap_06_counts_and_J_are_not_float32(backend):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_trap_08_squares_of_float16_do_not_overflow(model, backend):
+@pytest.mark.trap(8)
+def test_squares_of_float16_do_not_overflow(model, backend):
     X = np.full((4, 128), 30, np.float16)
     X[2:] = -30
     fitted = model(2, random_state=0, backend=backend).fit(X)
@@ -115,7 +98,8 @@ def test_trap_08_squares_of_float16_do_not_overflow(model, backend):
 
 
 @pytest.mark.parametrize("model", [QuantizedTabuKMeans(4, max_iter=1, refine="centroid"), KMeans(4, max_iter=1)])
-def test_trap_11_labels_are_those_of_the_centres_returned(model):
+@pytest.mark.trap(11)
+def test_labels_are_those_of_the_centres_returned(model):
     """Also where the search ends before it has converged."""
     X = blobs(500, 2, 6, seed=3)
     fitted = model.set_params(init="random", random_state=0).fit(X)
@@ -124,7 +108,8 @@ def test_trap_11_labels_are_those_of_the_centres_returned(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_trap_12_weights_are_not_normalised_away(model, backend):
+@pytest.mark.trap(12)
+def test_weights_are_not_normalised_away(model, backend):
     X = blobs(200, 2, 3)
     weights = np.random.default_rng(0).random(200)
     light, heavy = (model(3, init=[0, 1, 2], backend=backend).fit(X, sample_weight=w) for w in (weights, 8 * weights))
@@ -133,7 +118,8 @@ def test_trap_12_weights_are_not_normalised_away(model, backend):
     assert heavy.score(X, sample_weight=8 * weights) == -heavy.inertia_
 
 
-def test_trap_13_the_last_draw_is_a_point(backend):
+@pytest.mark.trap(13)
+def test_the_last_draw_is_a_point(backend):
     """Rounding in a running total of weights must not draw past the end, nor a point of weight zero."""
     weights = np.r_[np.full(9, 0.1), np.zeros(3)]
     points = Points.of(np.arange(12.0)[:, None], weights)
@@ -148,7 +134,8 @@ def test_trap_13_the_last_draw_is_a_point(backend):
 
 
 @pytest.mark.parametrize("k", [2, 255, 256, 257, 65_536])
-def test_trap_16_no_label_beyond_the_clusters(k, backend):
+@pytest.mark.trap(16)
+def test_no_label_beyond_the_clusters(k, backend):
     """All centres equal: the count of rivals must not wrap round, and the lowest number wins."""
     X = np.arange(6.0).reshape(3, 2)
     with open_backend(Points.of(X), backend) as opened:
@@ -158,7 +145,8 @@ def test_trap_16_no_label_beyond_the_clusters(k, backend):
         assert opened.fetch_labels(opened.label(centers), 0).tolist() == [k - 1] * 3
 
 
-def test_trap_21_the_first_of_equal_restarts_wins(backend):
+@pytest.mark.trap(21)
+def test_the_first_of_equal_restarts_wins(backend):
     """Restarts that end in the same clusters, differently numbered, differ at most by rounding."""
     X = np.concatenate([blobs(100, 3, 1, seed=0), blobs(100, 3, 1, seed=1) + 50, blobs(100, 3, 1, seed=2) - 50])
     found = lloyd.run(X, 3, restarts=20, backend=backend)
@@ -167,7 +155,8 @@ def test_trap_21_the_first_of_equal_restarts_wins(backend):
     assert found.restart == equal.argmax()
 
 
-def test_trap_23_trailing_empty_clusters_are_counted(backend):
+@pytest.mark.trap(23)
+def test_trailing_empty_clusters_are_counted(backend):
     with open_backend(Points.of([[0.0], [1.0]]), backend) as opened:
         step = opened.assign(np.array([[[0.5], [99.0], [99.0]]]), opened.blank_labels(1))
     assert Totals.counts(step.totals).tolist() == [[2, 0, 0]]
@@ -175,7 +164,8 @@ def test_trap_23_trailing_empty_clusters_are_counted(backend):
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_trap_24_predict_elsewhere_and_of_nothing(model, dtype, backend):
+@pytest.mark.trap(24)
+def test_predict_elsewhere_and_of_nothing(model, dtype, backend):
     X = blobs(100, 2, 3, dtype=dtype)
     fitted = model(3, random_state=0, backend=backend).fit(X)
     for other in (X * dtype(1e6), X * dtype(1e-6), X[:1], X + dtype(1e5)):
@@ -187,7 +177,8 @@ def test_trap_24_predict_elsewhere_and_of_nothing(model, dtype, backend):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_trap_26_the_data_is_not_copied(model, monkeypatch):
+@pytest.mark.trap(26)
+def test_the_data_is_not_copied(model, monkeypatch):
     """See also the memory section of benchmarks/bench.py."""
     X = blobs(300, 4, 3, dtype=np.float32)
     seen = []
@@ -202,7 +193,8 @@ def test_trap_26_the_data_is_not_copied(model, monkeypatch):
     assert np.shares_memory(seen[0], X)
 
 
-def test_trap_27_stopping_at_the_first_iteration(iris, backend):
+@pytest.mark.trap(27)
+def test_stopping_at_the_first_iteration(iris, backend):
     once = quantized.search(iris, 3, patience=1, init=[0, 60, 120], backend=backend)
     assert once.stop is Stop.PATIENCE
     assert np.isfinite(once.trace.best).all()
@@ -210,7 +202,8 @@ def test_trap_27_stopping_at_the_first_iteration(iris, backend):
     assert (loose.stop, loose.n_iter) == (Stop.TOLERANCE, 1)
 
 
-def test_trap_28_a_blas_that_cannot_be_inspected(iris, monkeypatch):
+@pytest.mark.trap(28)
+def test_a_blas_that_cannot_be_inspected(iris, monkeypatch):
     def fail():
         raise RuntimeError("unknown library")
 
@@ -223,7 +216,8 @@ def test_trap_28_a_blas_that_cannot_be_inspected(iris, monkeypatch):
         workers._controller.cache_clear()
 
 
-def test_trap_29_every_point_counts(iris, backend):
+@pytest.mark.trap(29)
+def test_every_point_counts(iris, backend):
     """Nothing is subsampled: every point twice is J twice, by the bit."""
     once = lloyd.run(iris, 3, init=iris[:3], backend=backend)
     twice = lloyd.run(np.concatenate([iris, iris]), 3, init=iris[:3], backend=backend)

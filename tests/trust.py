@@ -2,7 +2,7 @@
 
 Every file of tests below runs by itself, with GPUTABU_EFFORT times its trials. What they count (`tally.tried`) is
 added up and kept in .trust.json, so that some can be run again (`--only faults`) and the page has all. What `make
-coverage` and `make mutants` left in coverage.json and tests/mutants.json is on the page too.
+coverage` left in coverage.json is on the page too.
 """
 
 from __future__ import annotations
@@ -11,12 +11,10 @@ import argparse
 import json
 import os
 import platform
-import re
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,7 +23,7 @@ from xml.etree import ElementTree
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 STATE, PAGE = ROOT / ".trust.json", ROOT / "docs" / "reliability.md"
-#: What runs, as files of tests, and what the page calls it.
+#: What runs, and what the page calls it.
 PARTS = {
     "properties": "Properties: what must hold for any data",
     "traps": "Traps that other packages fell into",
@@ -34,10 +32,10 @@ PARTS = {
     "untrusted": "Files from anywhere",
     "together": "Many fits at once",
     "endurance": "Long runs",
-    "checkpoints": "Fits that are killed and continued",
+    "checkpoint": "Fits that are killed and continued",
     "dask": "Workers that are killed",
 }
-CHOSEN = {"dask": ["-k", "killed"]}
+CHOSEN = {"dask": ["-k", "killed"], "traps": ["-m", "trap"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
 SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
 INTRODUCTION = """\
@@ -69,8 +67,9 @@ def run(part: str, effort: int) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         environment = os.environ | {"GPUTABU_EFFORT": str(effort), "GPUTABU_TALLY": folder}
         report = Path(folder) / "report.xml"
-        which = trap_tests() if part == "traps" else [str(HERE / f"test_{part}.py"), *CHOSEN.get(part, [])]
+        which = [str(HERE)] if part == "traps" else map(str, HERE.rglob(f"test_{part}.py"))
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *which]
+        command += CHOSEN.get(part, [])
         code = subprocess.run(command, cwd=ROOT, env=environment).returncode
         counts, measured = tallied(Path(folder))
         if part == "traps":
@@ -92,38 +91,22 @@ def tallied(folder: Path) -> tuple[Counter[str], dict[str, dict[str, list[float]
     return counts, measured
 
 
-def trap_tests() -> list[str]:
-    """The tests of all traps, those in other files too."""
-    text = (HERE / "test_traps.py").read_text(encoding="utf-8").split('"""')[1]
-    elsewhere = re.findall(r"(test_\w+)\.(test_\w+)", text)
-    return [str(HERE / "test_traps.py"), *(f"{HERE / file}.py::{name}" for file, name in elsewhere)]
-
-
 def trap_counts(report: Path) -> Counter[str]:
     """How many tests of each trap have passed."""
-    text = (HERE / "test_traps.py").read_text(encoding="utf-8")
-    titles = {}
-    for number, title, tests in re.findall(
-        r"^(\d\d)  (.+?): (.+?)$(?=\n\d\d  |\n\"\"\")", text, re.MULTILINE | re.DOTALL
-    ):
-        titles |= dict.fromkeys(re.findall(r"test_\w+\.(test_\w+)", tests), f"{number} {title}")
-    for name, number, title in re.findall(r"^def (test_trap_(\d\d)_(\w+))", text, re.MULTILINE):
-        titles[name] = f"{number} {title.replace('_', ' ')}"
-    cases = [case.get("name", "").split("[")[0] for case in ElementTree.parse(report).iter("testcase") if not len(case)]
-    return Counter(titles[name] for name in cases if name in titles)
+    counts: Counter[str] = Counter()
+    for case in ElementTree.parse(report).iter("testcase"):
+        if case.find("failure") is None and case.find("error") is None and case.find("skipped") is None:
+            counts.update(each.get("value", "") for each in case.iter("property") if each.get("name") == "trap")
+    return counts
 
 
 def page(parts: dict[str, dict]) -> str:
     """The page about what was tried."""
-    found = tomllib.loads((HERE / "found.toml").read_text())
-    tried = {row for told in parts.values() for row in told["rows"]}
-    if strange := sorted(found.keys() - tried):
-        print("found.toml has rows that nothing was tried for:", *strange, sep="\n  ", file=sys.stderr)
     sections = [INTRODUCTION, f"{versions(parts)}\n"]
     for part, title in PARTS.items():
         if part in parts:
-            sections += [f"## {title}\n", table(parts[part], found)]
-    return "\n".join([*sections, *min_sq_dist(ROOT / "coverage.json"), *mutated(HERE / "mutants.json"), LIMITS])
+            sections += [f"## {title}\n", table(parts[part])]
+    return "\n".join([*sections, *covered(ROOT / "coverage.json"), LIMITS])
 
 
 def versions(parts: dict[str, dict]) -> str:
@@ -139,19 +122,19 @@ def versions(parts: dict[str, dict]) -> str:
     )
 
 
-def table(told: dict, found: dict[str, str]) -> str:
-    lines = ["| tried | times | held | found and fixed |", "|---|---|---|---|"]
+def table(told: dict) -> str:
+    lines = ["| tried | times | held |", "|---|---|---|"]
     held = "yes" if told["held"] else "**no**"
     for row, times in sorted(told["rows"].items()):
         said = [
             sentence.format(" to ".join(dict.fromkeys(f"{value:.2f}" for value in (min(values), max(values)))))
             for sentence, values in told["measured"].get(row, {}).items()
         ]
-        lines.append(f"| {row} | {times:,} | {'; '.join([held, *said])} | {found.get(row, '–')} |")
+        lines.append(f"| {row} | {times:,} | {'; '.join([held, *said])} |")
     return "\n".join(lines) + "\n"
 
 
-def min_sq_dist(path: Path) -> list[str]:
+def covered(path: Path) -> list[str]:
     """What share of the lines and branches the tests run, where that was measured."""
     if not path.exists():
         return []
@@ -167,33 +150,6 @@ def min_sq_dist(path: Path) -> list[str]:
         "with the smallest share:\n"
     )
     return ["## Coverage\n", head, "\n".join(["| file | covered |", "|---|---|", *rows]) + "\n"]
-
-
-def mutated(path: Path) -> list[str]:
-    """How many small changes of the code the tests notice, where that was measured."""
-    if not path.exists():
-        return []
-    told = json.loads(path.read_text())
-    rows = [
-        f"| `{name}` | {each['mutants']:,} | {each['killed']:,} | {each['killed'] / each['mutants']:.1%} |"
-        for name, each in told.items()
-    ]
-    reasons: dict[str, list[str]] = {}
-    for name, each in told.items():
-        for one in each["survivors"]:
-            where = f"`{Path(name).stem}.{one['change'].split(': ')[0]}`"
-            reasons.setdefault(one["why"], []).append(where)
-    head = (
-        "Small changes of the code that the rest builds on, made one at a time, and how many of them the tests\n"
-        "notice (`make mutants`).\n"
-    )
-    table = "\n".join(["| module | changes | noticed | |", "|---|---|---|---|", *rows]) + "\n"
-    left = [
-        f"- {why} {len(places)} in {', '.join(dict.fromkeys(places))}."
-        for why, places in sorted(reasons.items(), key=lambda item: -len(item[1]))
-    ]
-    tail = "Why no test notices the others, which `tests/mutants.json` lists one by one:\n"
-    return ["## Changes that no test notices\n", head, table, *([tail, "\n".join(left) + "\n"] if left else [])]
 
 
 def known() -> dict[str, dict]:

@@ -89,6 +89,7 @@ def fits(X: np.ndarray, k: int, seed: int, backend: str) -> dict[str, dict[str, 
     models = {
         "sklearn KMeans": KMeans(k, tol=0, **common),  # to the end, as ours
         "KMeans": gputabu.KMeans(k, backend=backend, **common),
+        "QuantizedTabuKMeans": gputabu.QuantizedTabuKMeans(k, init="k-means++", backend=backend, **common),
         "TabuKMeans": gputabu.TabuKMeans(k, backend=backend, **common),
     }
     found = {}

@@ -35,6 +35,7 @@ def test_equals_scikit_learn_from_the_same_start(dtype, weighted, backend):
     assert ours.centers.dtype == dtype
 
 
+@pytest.mark.trap(9)
 @pytest.mark.parametrize("weighted", [False, True])
 def test_empty_clusters_take_the_farthest_points_as_in_scikit_learn(weighted, backend):
     X = np.array([[-10.0], [-9.5], [-9], [-8.5], [-8], [-1], [1], [9], [9.5], [10]])
@@ -49,6 +50,7 @@ def test_empty_clusters_take_the_farthest_points_as_in_scikit_learn(weighted, ba
     assert once.centers.ravel().tolist() == [-10.0, pytest.approx(0.375), -9.5]
 
 
+@pytest.mark.trap(10)
 def test_more_centres_than_distinct_points_ends(backend):
     X = np.repeat([[0.0], [3.0]], 10, axis=0)
     found = lloyd.run(X, 5, init=np.arange(5), max_iter=1000, backend=backend)
@@ -91,6 +93,7 @@ def test_points_are_given_to_the_empty_clusters_of_every_restart(backend):
     np.testing.assert_array_equal(given[0], totals[0])
 
 
+@pytest.mark.trap(30)
 def test_tolerance(backend):
     X = blobs(2000, 4, 3, seed=5)
     exact = lloyd.run(X, 6, tol=0, backend=backend)
@@ -135,6 +138,7 @@ def test_weights_are_repetitions(backend):
     np.testing.assert_array_equal(np.repeat(heavy.labels, weights), repeated.labels)
 
 
+@pytest.mark.trap(7)
 def test_far_from_the_origin(backend):
     """Expanded distances cancel at offset 1000 with spread 0.01 in float32; ours must not."""
     rng = np.random.default_rng(0)

@@ -179,6 +179,7 @@ def test_chunks_of_one_point(iris, backend):
     same(*(quantized.search(p, 3, restarts=2, max_iter=20, backend=backend) for p in points))
 
 
+@pytest.mark.trap(22)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_blas_threads_change_nothing(dtype, monkeypatch):
     X = blobs(30_000, 24, 12, dtype=dtype)

@@ -278,6 +278,7 @@ def test_ctrl_c_keeps_the_best_so_far(iris, monkeypatch, backend):
     np.testing.assert_array_equal(whole.labels, found.labels)
 
 
+@pytest.mark.trap(3)
 def test_memory_stays_small():
     """Labels of all trials would be 320 MB here; a piece of work is a few arrays of 2^20 elements."""
     import tracemalloc

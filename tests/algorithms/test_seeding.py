@@ -17,6 +17,7 @@ def starts(X, k, method, backend, weights=None, restarts=(0,), seed=0, trials=No
         return seeding.Init.checked(method, k, seed, opened.points.shape, trials).indices(opened, list(restarts))
 
 
+@pytest.mark.trap(15)
 @pytest.mark.parametrize("method", seeding.METHODS)
 def test_starts_are_distinct_in_value(method, backend):
     X = np.repeat(np.arange(5.0), 40)[:, None]

@@ -36,6 +36,7 @@ def in_pieces(request, monkeypatch, backend):
     return backend
 
 
+@pytest.mark.trap(18)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 15, 16, 17, 31, 33, 100, 129, 513])
 def test_nearest_centres_are_canonical(d, dtype, backend):
@@ -64,6 +65,7 @@ def test_near_ties_are_decided_canonically(dtype, backend):
         np.testing.assert_array_equal(labels, canonical(X, centers).argmin(axis=1))
 
 
+@pytest.mark.trap(7)
 @pytest.mark.parametrize("scale", [1e-30, 1e-6, 1.0, 1e6, 1e30])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_scales_and_offsets(scale, dtype, backend):
@@ -335,6 +337,7 @@ def test_a_numba_that_cannot_run_is_said_once_and_never_fallen_back_from(monkeyp
         assert resolve("auto") == "numpy"
 
 
+@pytest.mark.trap(3)
 def test_workspace_is_bounded(backend):
     """Never N×K: the labels and a few blocks are all that a pass needs."""
     import tracemalloc

@@ -83,6 +83,7 @@ def test_all_ways_of_a_search_are_equal(way, dtype, weighted, scope, iris):
     same(quantized.search(X, 4, backend="cuda", **options), quantized.search(X, 4, backend="numpy", **options))
 
 
+@pytest.mark.trap(22)
 @hostcuda
 @pytest.mark.parametrize("seed", range(5))
 def test_order_of_threads_changes_nothing(way, seed, knobs):
@@ -102,6 +103,7 @@ def test_points_are_given_to_empty_clusters_without_a_race(way, seed, knobs):
     same(quantized.search(X, 4, backend="cuda", **options), quantized.search(X, 4, backend="numpy", **options))
 
 
+@pytest.mark.trap(17)
 @hostcuda
 def test_no_races_on_global_memory(way, knobs):
     knobs.set_check(True, global_races=True)
@@ -242,6 +244,7 @@ def test_arrays_of_other_libraries_are_not_copied(iris):
         assert as_points(cupy.asarray(iris.astype(narrow))).dtype == wide
 
 
+@pytest.mark.trap(5)
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e120])
 def test_bad_values_on_the_device(value, iris):
     import cupy

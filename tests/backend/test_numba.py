@@ -24,6 +24,7 @@ pytestmark = pytest.mark.numba
 NO_PASS_IS_SHORT = partial(NumbaBackend, tuning=Tuning(short_pass=0))
 
 
+@pytest.mark.trap(22)
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize(("n", "d", "k"), [(5000, 3, 7), (3000, 20, 300), (9000, 1, 2)])
 def test_passes_equal_numpy_for_any_threads(threads, n, d, k, monkeypatch):

@@ -53,6 +53,7 @@ def cut(backend, *rows):
     return sharded
 
 
+@pytest.mark.trap(19)
 @pytest.mark.parametrize("method", SEARCHES)
 @pytest.mark.parametrize(("dtype", "weighted"), [(np.float32, True), (np.float64, False)])
 def test_shards_change_nothing(method, dtype, weighted, backend):

@@ -48,6 +48,7 @@ DATA = [
 ]
 
 
+@pytest.mark.trap(5)
 @pytest.mark.parametrize(("bad", "error", "message"), DATA)
 @pytest.mark.parametrize(
     "fit",
@@ -126,6 +127,7 @@ LLOYD = [
 ]
 
 
+@pytest.mark.trap(4)
 @pytest.mark.parametrize(
     ("model", "changes", "error", "message"),
     [(model, *row) for model in (QuantizedTabuKMeans, KMeans) for row in PARAMETERS]

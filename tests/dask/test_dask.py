@@ -77,6 +77,7 @@ def fitted(kind, X, weights=None, **parameters):
     return PLAIN[kind](random_state=0, backend="numpy", **parameters).fit(X, sample_weight=weights)
 
 
+@pytest.mark.trap(20)
 @pytest.mark.parametrize("workers", [1, 2, 4])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_bits_of_memory(workers, weighted, client):
@@ -344,6 +345,7 @@ def replenish(client) -> None:
         client.wait_for_workers(2, timeout=HANGS)
 
 
+@pytest.mark.trap(20)
 def test_a_worker_is_killed(client, caplog):
     """At any moment of a fit, by rows or by restarts: the result is the same."""
     X, weights = data(weighted=True)

@@ -129,6 +129,7 @@ def test_callers_arrays_are_untouched(model, iris):
         np.testing.assert_array_equal(fitted.labels_, reference.labels_)
 
 
+@pytest.mark.trap(14)
 @pytest.mark.parametrize("model", [*MODELS, BRIEF])
 def test_random_state(model, iris):
     def run(state):

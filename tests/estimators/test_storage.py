@@ -158,9 +158,7 @@ def test_classes_of_ones_own(tmp_path, saved):
     with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.models\.KMeans"):
         Same(2).fit(X).save(tmp_path / "n")
     forged(saved, tmp_path / "o", estimator="Yours")
-    with pytest.raises(
-        ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"
-    ):
+    with pytest.raises(ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"):
         load(tmp_path / "o")
 
 

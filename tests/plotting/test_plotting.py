@@ -11,7 +11,6 @@ from sklearn import cluster, metrics
 
 from gputabu import KMeans, Points, QuantizedTabuKMeans, TabuKMeans, Trace, plotting, quantized, select_k
 from gputabu.backend import open_backend
-from gputabu.plotting import clusters as partition
 from gputabu.plotting import frames as footage
 from gputabu.plotting import style
 
@@ -78,8 +77,9 @@ def test_clusters_along_one_feature_and_of_another_set(ax):
 
 
 def test_many_points_are_thinned(ax, monkeypatch):
-    monkeypatch.setattr(partition, "MANY", 10)
-    monkeypatch.setattr(partition, "SHOWN", 5)
+    drawing = sys.modules["gputabu.plotting.clusters"]  # `plotting.clusters` is the function
+    monkeypatch.setattr(drawing, "MANY", 10)
+    monkeypatch.setattr(drawing, "SHOWN", 5)
     X = np.arange(24.0).reshape(12, 2)
     plotting.clusters(X, KMeans(2, random_state=0).fit(X), ax)
     drawn = np.concatenate([c.get_offsets() for c in ax.collections if c.get_label() != "centres"])
@@ -275,13 +275,13 @@ def test_the_means_tell_the_tabu_list(scope):
         means = [rng.choice(14, 4, replace=False)]
         with open_backend(Points.of(X), "numpy") as opened:
             state = quantized.begin(opened, means[0][None], plan)
-            held = [np.unique(state.memory.rows)]
+            held = [np.unique(state.tabu.rows)]
             for _ in range(40):
-                rows = state.memory.rows[0].copy()
+                rows = state.tabu.rows[0].copy()
                 state = quantized.step(opened, state, plan)
                 released += (rows == state.means[0][:, None]).any()
                 means.append(state.means[0])
-                held.append(np.unique(state.memory.rows[state.memory.rows >= 0]))
+                held.append(np.unique(state.tabu.rows[state.tabu.rows >= 0]))
         path = np.array(means)
         spots = np.unique(X, axis=0, return_inverse=True)[1].ravel()[path]
         told = list(footage.forbidden(path, spots, scope == "global"))

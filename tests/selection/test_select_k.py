@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gputabu import Points, lloyd, select_k
+from gputabu.selection import select_k as selection
 from gputabu.selection import sweep as ladder
 from gputabu.selection.criteria import LARGEST_IS_BEST
-from gputabu.selection.select_k import select_k as selection
 
 EVERYTHING = tuple(LARGEST_IS_BEST)
 
@@ -158,7 +158,7 @@ def test_a_sample_tells_nearly_the_same(monkeypatch):
 def test_references_fill_the_box(monkeypatch):
     monkeypatch.setattr(selection, "DRAWN", 1000)
     points = Points.of(blobs(3500, 2, 3, dtype=np.float32), np.full(3500, 2.0))
-    with selection.hold(points) as opened:
+    with selection.open_backend(points) as opened:
         low, high = opened.bounds.low, opened.bounds.high
         sets = [selection.unclustered(points, opened.bounds, 0, number) for number in (0, 1)]
     X = sets[0].chunks[0]
@@ -289,8 +289,8 @@ def test_ctrl_c_leaves_another_criterion_to_decide(monkeypatch):
 
 def test_points_are_held_once(monkeypatch):
     held = []
-    open_backend = selection.hold
-    monkeypatch.setattr(selection, "hold", lambda *options: held.append(options) or open_backend(*options))
+    open_backend = selection.open_backend
+    monkeypatch.setattr(selection, "open_backend", lambda *options: held.append(options) or open_backend(*options))
     select_k(blobs(50, 2, 2), range(1, 8), ["bic", "silhouette"])
     assert len(held) == 1
 
