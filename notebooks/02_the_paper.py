@@ -22,8 +22,8 @@ import matplotlib.pyplot as plt
 
 from gputabu import datasets, plotting
 from gputabu.cli.reproduce import experiments
-from gputabu.cli.reproduce.records import Settings
 from gputabu.cli.reproduce.paper import TABLES
+from gputabu.cli.reproduce.records import Settings
 
 TINY = os.environ.get("GPUTABU_TINY") == "1"  # small sizes, for tests
 RUNS = 2 if TINY else 20  # the paper: 100

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from gputabu import estimators
 from gputabu.algorithms import checkpoint as checkpoints
-from gputabu.estimators.models import models as estimators
 
 KINDS = {
-    "quantized": (estimators.TabuKMeans, {"n_init": 2}),
-    "relocation": (estimators.TabuKMeans, {"neighbourhood": "relocation", "n_init": 2}),
+    "quantized": (estimators.QuantizedTabuKMeans, {"n_init": 2}),
+    "relocation": (estimators.TabuKMeans, {"n_init": 2}),
     "K-Means": (estimators.KMeans, {"n_init": 4}),
     "reassignment": (estimators.TabuSearchClustering, {"n_init": 2, "n_trials": 4}),
 }

@@ -12,7 +12,7 @@ import pytest
 import tally
 from conftest import GPU, blobs
 
-from gputabu import KMeans, TabuKMeans, quantized, relocation
+from gputabu import KMeans, QuantizedTabuKMeans, quantized, relocation
 
 X = blobs(60, 2, 4)
 #: Bytes that Python's and NumPy's own caches may take meanwhile.
@@ -71,7 +71,7 @@ def test_many_small_fits(backend):
     def fit(i):
         KMeans(3, random_state=i, backend=backend).fit(X).predict(X)
         if i % 10 == 0:
-            TabuKMeans(3, max_iter=5, random_state=i, backend=backend).fit(X)
+            QuantizedTabuKMeans(3, max_iter=5, random_state=i, backend=backend).fit(X)
 
     check_flat("small fits in one process, memory flat", fit, long(80))
 
@@ -82,7 +82,7 @@ def test_many_small_fits_on_a_device():
     import cupy
 
     def fit(i):
-        TabuKMeans(3, max_iter=4, random_state=i, backend="cuda").fit(X).predict(X)
+        QuantizedTabuKMeans(3, max_iter=4, random_state=i, backend="cuda").fit(X).predict(X)
 
     fit(0)
     cupy._hostcuda.reset()

@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_info
 from typer.testing import CliRunner
 
 import gputabu
-from gputabu import KMeans, TabuKMeans, cli, lloyd, plotting, quantized, relocation
+from gputabu import KMeans, QuantizedTabuKMeans, TabuKMeans, cli, lloyd, plotting, quantized, relocation
 from gputabu.cli.reproduce.records import Results, Settings
 from gputabu.core.results import Stop
 
@@ -213,7 +213,7 @@ def test_a_disk_that_is_full_leaves_whole_files(name, table, tmp_path):
 @pytest.fixture(scope="module")
 def outputs():
     """Every function that writes a file: its name, and what writes it."""
-    model = TabuKMeans(3, max_iter=4, random_state=0).fit(X)
+    model = QuantizedTabuKMeans(3, max_iter=4, random_state=0).fit(X)
     film = plotting.animation(X, model, frames=2)
     recorded = Results(Settings(runs=1, backend="numpy"))
     return {
@@ -251,7 +251,7 @@ def test_a_fit_that_fails_leaves_no_labels(tmp_path):
     (tmp_path / "old.npy").write_bytes(b"before")
     for name in ("old.npy", "new.npy"):
         with pytest.raises(ZeroDivisionError):
-            TabuKMeans(3, callback=stumble).fit(X, labels_out=tmp_path / name)
+            QuantizedTabuKMeans(3, callback=stumble).fit(X, labels_out=tmp_path / name)
         gc.collect()
     assert [path.name for path in tmp_path.iterdir()] == ["old.npy"]
     assert (tmp_path / "old.npy").read_bytes() == b"before"
@@ -340,8 +340,8 @@ def ctrl_c_after(seconds: float):
 
 
 INTERRUPTED = {
-    "quantized": TabuKMeans(5, max_iter=60, n_init=2, random_state=0),
-    "relocation": TabuKMeans(5, neighbourhood="relocation", max_iter=60, refine="hartigan", random_state=0),
+    "quantized": QuantizedTabuKMeans(5, max_iter=60, n_init=2, random_state=0),
+    "relocation": TabuKMeans(5, max_iter=60, refine="hartigan", random_state=0),
     "K-Means": KMeans(5, n_init=20, random_state=0, refine="hartigan"),
 }
 

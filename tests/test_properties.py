@@ -29,6 +29,7 @@ from sklearn.exceptions import ConvergenceWarning
 from gputabu import (
     KMeans,
     Points,
+    QuantizedTabuKMeans,
     TabuKMeans,
     TabuSearchClustering,
     chunked,
@@ -50,8 +51,8 @@ SEARCHES = {
     "labellings": partial(reassignment.search, max_iter=8, keep=0.7, refine="lloyd"),
 }
 MODELS = [
-    partial(TabuKMeans, max_iter=12),
-    partial(TabuKMeans, neighbourhood="relocation", max_iter=8),
+    partial(QuantizedTabuKMeans, max_iter=12),
+    partial(TabuKMeans, max_iter=8),
     KMeans,
     partial(TabuSearchClustering, max_iter=8),
 ]

@@ -18,14 +18,14 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from gputabu import KMeans, TabuKMeans, TabuSearchClustering, select_k
+from gputabu import KMeans, QuantizedTabuKMeans, TabuKMeans, TabuSearchClustering, select_k
 from gputabu.backend.numpy import threads as workers
 from gputabu.backend.numpy.threads import thread_count
 
 X = blobs(90, 3, 4)
 MODELS = [
-    TabuKMeans(4, max_iter=15, n_init=2, random_state=3),
-    TabuKMeans(4, neighbourhood="relocation", max_iter=8, random_state=3),
+    QuantizedTabuKMeans(4, max_iter=15, n_init=2, random_state=3),
+    TabuKMeans(4, max_iter=8, random_state=3),
     KMeans(5, n_init=3, random_state=3, refine="hartigan"),
     TabuSearchClustering(3, max_iter=10, random_state=3),
 ]
@@ -179,7 +179,7 @@ def threads_wanted(model, points, y=None) -> float:
 @pytest.mark.parametrize("backend", ["numpy", pytest.param("numba", marks=pytest.mark.numba)])
 def test_grid_searches_share_the_cores(backend):
     grid = {"n_clusters": [2, 3], "random_state": list(range(tally.trials(2)))}
-    model = TabuKMeans(max_iter=10, backend=backend)
+    model = QuantizedTabuKMeans(max_iter=10, backend=backend)
     plain, shared = (GridSearchCV(model, grid, cv=2, n_jobs=jobs).fit(X) for jobs in (1, 2))
     for name in ("split0_test_score", "split1_test_score"):
         np.testing.assert_array_equal(plain.cv_results_[name], shared.cv_results_[name])

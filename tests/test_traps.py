@@ -31,13 +31,13 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import KMeans, Points, Stop, TabuKMeans, lloyd, quantized, relocation
+from gputabu import KMeans, Points, QuantizedTabuKMeans, Stop, lloyd, quantized, relocation
 from gputabu.algorithms import seeding
 from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.numpy import threads as workers
 
-MODELS = [TabuKMeans, KMeans]
+MODELS = [QuantizedTabuKMeans, KMeans]
 
 
 def test_all_thirty_are_accounted_for():
@@ -114,7 +114,7 @@ def test_trap_08_squares_of_float16_do_not_overflow(model, backend):
     np.testing.assert_allclose(fitted.transform(X).max(), 60 * np.sqrt(128), rtol=1e-6)
 
 
-@pytest.mark.parametrize("model", [TabuKMeans(4, max_iter=1, refine="centroid"), KMeans(4, max_iter=1)])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans(4, max_iter=1, refine="centroid"), KMeans(4, max_iter=1)])
 def test_trap_11_labels_are_those_of_the_centres_returned(model):
     """Also where the search ends before it has converged."""
     X = blobs(500, 2, 6, seed=3)

@@ -1,7 +1,7 @@
 """Hartigan's descent: single points move to another cluster while that lowers J (Hartigan 1975, ch. 4).
 
 K-Means ends where every point is nearest to the centroid of its own cluster. A move of one point also shifts the two
-centroids; counting that in (`gputabu.backend.numpy.hartigan`), it may lower J still. Where no single move does, K-Means has
+centroids; counting that in (`backend.arithmetic.rules`), it may lower J still. Where no single move does, K-Means has
 nothing to do either, so minima of this kind are fewer and better.
 
 A round looks for every point's best move, with all centroids fixed, and then makes these moves in the order of rows,

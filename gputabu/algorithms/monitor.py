@@ -1,9 +1,9 @@
 """Who watches a search: Ctrl-C, a time limit, the caller's callback, a progress bar, a checkpoint.
 
-An algorithm has one thing to ask, whether to stop (`Monitor.over`, `Monitor.halted`), and one to tell, how far it has come
-(`Monitor.tell`). A backend that runs whole restarts by itself tells it now and then (`Monitor.glance`), which is enough for
-a bar; where every iteration is wanted (`Monitor.each`), it is not asked to. What is worth keeping in a checkpoint is done
-in stages (`Monitor.stage`).
+An algorithm asks one thing, whether to stop (`Monitor.should_stop`), and reports one, how far it has come
+(`Monitor.report`). A backend that runs whole restarts by itself reports now and then (`Monitor.report_restarts`), which
+is enough for a bar. Where every iteration is wanted (`Monitor.every_iteration`), it is not asked to. What is worth
+keeping in a checkpoint is done in stages (`Monitor.stage`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from gputabu.algorithms.checkpoint import Checkpoint, Stage
 from gputabu.algorithms.progress import ProgressEstimate
-from gputabu.algorithms.progress_bars import INTERVAL, Bar, Lines, open_bar
+from gputabu.algorithms.progress_bar import INTERVAL, Bar, Lines, open_bar
 from gputabu.core.interrupts import Interrupts
 from gputabu.core.results import Stop
 from gputabu.core.validation import check_flag, check_real
@@ -86,7 +86,7 @@ Callback = Callable[[Progress], Any]
 
 
 class Monitor:
-    """What a search asks and tells. `opened` is the context in which it runs."""
+    """What a search asks and reports to. `opened` is the context in which it runs."""
 
     def __init__(
         self, callback: object = None, progress: object = False, max_time: object = None, checkpoint: object = None
@@ -145,7 +145,7 @@ class Monitor:
 
     @property
     def every_iteration(self) -> bool:
-        """Whether every iteration is to be told of, or can be kept, as it is made."""
+        """Whether every iteration is to be reported, or may be kept, as it is made."""
         return self.callback is not None or self.checkpoint is not None
 
     def should_hurry(self) -> bool:
@@ -157,7 +157,7 @@ class Monitor:
         return self.halted is not None or (self.timed and time.perf_counter() >= self.deadline)
 
     def report_due(self) -> bool:
-        """Whether it is time for a glance: never without a bar."""
+        """Whether it is time to draw the bar again: never without one."""
         return self._bar is not None and time.perf_counter() - self._shown >= INTERVAL
 
     # -- to be told ------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class Monitor:
             yield batch
 
     def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
-        """What a stage of the batch comes to; with a checkpoint from where it was left: see `gputabu.algorithms.checkpoint`."""
+        """The result of a stage of the batch; with a checkpoint, from where it was left (`algorithms.checkpoint`)."""
         return work(Stage()) if self.checkpoint is None else self.checkpoint.stage(name, work)
 
     def batch_ended(self, made: np.ndarray, inertia: np.ndarray) -> None:

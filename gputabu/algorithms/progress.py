@@ -30,7 +30,7 @@ class ProgressEstimate:
         self.best, self.ended = np.full(count, np.inf), np.zeros(count, np.bool_)
 
     def note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray) -> None:
-        """Restarts at these positions of the batch have made so many iterations: see `gputabu.algorithms.monitor.Monitor.tell`."""
+        """Restarts at these positions of the batch have made so many iterations: see `Monitor.report`."""
         self.made[active] = made
         lower = best < self.best[active]
         self.fell[active[lower]] = self.made[active[lower]]

@@ -81,19 +81,19 @@ class State:
     means: np.ndarray  # (R, K) M_c, row numbers
     labels: Labels  # (R, N) of M_c
     totals: np.ndarray  # (R, K, C) of the clusters of M_c
-    seen: Survey  # what the survey of M_c found: J_c and the candidates for the next move
-    memory: TabuList
+    survey: Survey  # what was seen of M_c: J_c and the candidates for the next move
+    tabu: TabuList
     best: Best
 
     def take(self, backend: BackendBase, restarts: np.ndarray) -> State:
         """These restarts only."""
-        seen = Survey(self.seen.cost[restarts], self.seen.index[restarts], self.seen.inside[restarts])
+        survey = Survey(self.survey.cost[restarts], self.survey.index[restarts], self.survey.inside[restarts])
         return State(
             self.means[restarts],
             backend.take_labels(self.labels, restarts),
             self.totals[restarts],
-            seen,
-            self.memory.take(restarts),
+            survey,
+            self.tabu.take(restarts),
             self.best.take(restarts),
         )
 
@@ -160,8 +160,8 @@ def search(
     monitor = Monitor(callback, progress, max_time, checkpoint)
     points = as_points(X, weights)
     checked = QuantizedSearch.checked(
-        points.shape, n_clusters, init=init, max_iter=max_iter, patience=patience, target=target, refine=refine, scope=scope,
-        n_neighbors=n_neighbors, seed=seed,
+        points.shape, n_clusters, init=init, max_iter=max_iter, patience=patience, target=target, refine=refine,
+        scope=scope, n_neighbors=n_neighbors, seed=seed,
     )  # fmt: skip
     return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
@@ -220,24 +220,25 @@ def run(
 ) -> tuple[lloyd.Descent, np.ndarray]:
     """Explore from means (R, K) and refine: the centres found, and the M_b (R, K) they come from.
 
-    By the backend itself where it can (`BackendBase.explore`) and not every iteration is watched, otherwise pass by pass.
+    By the backend itself where it can (`Loops.quantized`) and not every iteration is watched, otherwise pass by pass.
     """
     rounds = 1 if refine == "centroid" else lloyd.REFINE_ITER
-    orders = QuantizedSettings(
+    settings = QuantizedSettings(
         plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, monitor
     )
-    own = backend.loops.quantized(means, orders) if plan.n_neighbors == 1 and not monitor.every_iteration else None
-    if own is None:
+    by_passes = plan.n_neighbors > 1 or monitor.every_iteration
+    found = None if by_passes else backend.loops.quantized(means, settings)
+    if found is None:
         best, stops, trace = monitor.stage("search", lambda stage: explore(backend, means, plan, monitor, stage))
         centers = lloyd.refined(backend, backend.rows(best), refine, monitor)
         return lloyd.Descent(centers, stops, trace), best
-    if own.centers is None:
-        centers = lloyd.refined(backend, backend.rows(own.means), refine, monitor)
+    if found.centers is None:
+        centers = lloyd.refined(backend, backend.rows(found.means), refine, monitor)
     else:
-        centers = lloyd.further(backend, own.centers, refine, monitor)
-    moves = np.where(np.isnan(own.current[:, 1:]), -1, (own.path[:, 1:] != own.path[:, :-1]).sum(axis=2))
-    stops = [stop or monitor.stop_reason for stop in own.stop]
-    return lloyd.Descent(centers, stops, Trace(own.current, own.best, moves, own.path)), own.means
+        centers = lloyd.further(backend, found.centers, refine, monitor)
+    moves = np.where(np.isnan(found.current[:, 1:]), -1, (found.path[:, 1:] != found.path[:, :-1]).sum(axis=2))
+    stops = [stop or monitor.stop_reason for stop in found.stop]
+    return lloyd.Descent(centers, stops, Trace(found.current, found.best, moves, found.path)), found.means
 
 
 def explore(
@@ -262,7 +263,7 @@ def explore(
         before = state.means
         state = step(backend, state, plan)
         moves = (state.means != before).sum(axis=1)
-        recorder.add(active, state.seen.cost, moves, state.means, state.best.cost)
+        recorder.add(active, state.survey.cost, moves, state.means, state.best.cost)
         ended[active] = state.best.means
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(active), state.best.cost.min())
         met = plan.reached(state.best.cost)
@@ -273,11 +274,11 @@ def explore(
         keep = np.flatnonzero(~over)
         if stage.kept and len(keep):
             stage.keep({
-                "made": iteration, "active": active[keep], "means": state.means[keep], "tabu": state.memory.rows[keep],
+                "made": iteration, "active": active[keep], "means": state.means[keep], "tabu": state.tabu.rows[keep],
                 "cost": state.best.cost[keep], "best": state.best.means[keep], "stale": state.best.stale[keep],
                 "ended": ended.copy(), "stops": stops.copy(), "trace": recorder.kept,
             })  # fmt: skip
-        monitor.report(iteration, active, state.seen.cost, state.best.cost, over | last)
+        monitor.report(iteration, active, state.survey.cost, state.best.cost, over | last)
         if over.all() or last:
             break
         if monitor.should_stop():
@@ -289,15 +290,15 @@ def explore(
     return ended, stops, recorder.trace()
 
 
-def begin(backend: BackendBase, means: np.ndarray, plan: Plan, memory: TabuList | None = None) -> State:
-    """M_c = M_b = M^(0), and J_b; nothing is forbidden yet, or what is in `memory`."""
+def begin(backend: BackendBase, means: np.ndarray, plan: Plan, tabu: TabuList | None = None) -> State:
+    """M_c = M_b = M^(0), and J_b; nothing is forbidden yet, or what is in `tabu`."""
     r, k = means.shape
     d = backend.points.d
     totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
-    memory = TabuList(r, k, shared=plan.scope == "global") if memory is None else memory
+    tabu = TabuList(r, k, shared=plan.scope == "global") if tabu is None else tabu
     labels = backend.blank_labels(r)
-    totals, seen = evaluate(backend, means, labels, totals, memory.rows, plan)
-    return State(means, labels, totals, seen, memory, Best.start(seen.cost, means))
+    totals, survey = evaluate(backend, means, labels, totals, tabu.rows, plan)
+    return State(means, labels, totals, survey, tabu, Best.start(survey.cost, means))
 
 
 def resume(backend: BackendBase, saved: dict[str, Any], plan: Plan) -> State:
@@ -311,19 +312,19 @@ def step(backend: BackendBase, state: State, plan: Plan) -> State:
     r, k = state.means.shape
     m = plan.n_neighbors
     proposed = neighbours(state)  # (R, M, K)
-    state.memory.push(state.means)  # before the survey: M_c is forbidden from now on
-    labels, totals, rows = state.labels, state.totals, state.memory.rows
+    state.tabu.push(state.means)  # before the survey: M_c is forbidden from now on
+    labels, totals, rows = state.labels, state.totals, state.tabu.rows
     if m > 1:
         each = np.repeat(np.arange(r), m)
         labels, totals, rows = backend.take_labels(labels, each), totals[each], rows[each]
     means = proposed.reshape(r * m, k)
-    totals, seen = evaluate(backend, means, labels, totals, rows, plan)
-    moved = State(means, labels, totals, seen, state.memory, state.best)
+    totals, survey = evaluate(backend, means, labels, totals, rows, plan)
+    moved = State(means, labels, totals, survey, state.tabu, state.best)
     if m > 1:
-        won = np.arange(r) * m + lowest(seen.cost.reshape(r, m))
-        seen = Survey(seen.cost[won], seen.index[won], seen.inside[won])
-        moved = State(means[won], backend.take_labels(labels, won), totals[won], seen, state.memory, state.best)
-    return replace(moved, best=state.best.updated(moved.seen.cost, moved.means))
+        won = np.arange(r) * m + lowest(survey.cost.reshape(r, m))
+        survey = Survey(survey.cost[won], survey.index[won], survey.inside[won])
+        moved = State(means[won], backend.take_labels(labels, won), totals[won], survey, state.tabu, state.best)
+    return replace(moved, best=state.best.updated(moved.survey.cost, moved.means))
 
 
 def neighbours(state: State) -> np.ndarray:
@@ -331,9 +332,9 @@ def neighbours(state: State) -> np.ndarray:
 
     Applies the deletion rule to the tabu rows of clusters whose members are all forbidden.
     """
-    free = state.seen.index  # (R, K, M), -1 behind the last free point
+    free = state.survey.index  # (R, K, M), -1 behind the last free point
     stuck = (free[..., 0] < 0) & (Totals.counts(state.totals) > 0)
-    freed = state.memory.release(state.seen.inside, stuck)  # (R, K)
+    freed = state.tabu.release(state.survey.inside, stuck)  # (R, K)
     first = np.where(freed >= 0, freed, np.where(free[..., 0] >= 0, free[..., 0], state.means))
     chosen = [first]
     for i in range(1, free.shape[-1]):  # a cluster with fewer free points repeats its last

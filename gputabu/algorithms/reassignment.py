@@ -6,8 +6,8 @@ is not in the tabu list, or that beats J_b, becomes A_c and is appended to the l
 MTLS labellings. Where all trials are forbidden the iteration ends with A_c as it was.
 
 A trial is never written down. Its labels are a function of addressed random words, its J follows from the totals of A_c
-and the terms of the points that change, and it is recognised by a print of 128 bits: Σ_i label_i · f_i modulo 2^64,
-twice, with random words f_i; two different labellings have equal prints with a probability below K² · 2^-128. The
+and the terms of the points that change, and it is recognised by a fingerprint of 128 bits: Σ_i label_i · f_i modulo 2^64,
+twice, with random words f_i; two different labellings have equal fingerprints with a probability below K² · 2^-128. The
 accepted trial is drawn once more to change A_c.
 
 Where the paper is silent: the start is not in the tabu list, ties go to the lowest trial, and a cluster may run
@@ -51,8 +51,11 @@ METHODS = ("random",)
 REFINEMENTS = ("lloyd", "hartigan")
 
 
-#: Of the state of a search, what is kept as it is.
-KEPT = ("cost", "print", "best_cost", "recent", "accepted")
+#: Of the state of a search, what a checkpoint keeps as it is: the name in the file, and the attribute.
+KEPT = {
+    **{name: name for name in ("cost", "best_cost", "recent", "accepted")},
+    "print": "fingerprint",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +89,11 @@ class State:
     labels: Labels  # (R, N) A_c; changed in place, as `best_labels` is
     totals: np.ndarray  # (R, K, C) of A_c
     cost: np.ndarray  # (R,) J_c
-    print: np.ndarray  # (R, 2) uint64 of A_c, less that of the start
+    fingerprint: np.ndarray  # (R, 2) uint64 of A_c, less that of the start
     best_labels: Labels  # (R, N) A_b
     best_totals: np.ndarray  # (R, K, C) of A_b
     best_cost: np.ndarray  # (R,) J_b
-    recent: np.ndarray  # (R, MTLS, 2) prints of the accepted labellings, in turn
+    recent: np.ndarray  # (R, MTLS, 2) fingerprints of the accepted labellings, in turn
     accepted: np.ndarray  # (R,) how many there were
     moves: np.ndarray  # (R,) points that changed cluster
     way: np.ndarray  # (R, 2) int32: the trial that led here, or -1, and whether A_b is its
@@ -153,8 +156,8 @@ def search(
     monitor = Monitor(callback, progress, checkpoint=checkpoint)
     points = as_points(X, weights)
     checked = ReassignmentSearch.checked(
-        points.shape, n_clusters, init=init, max_iter=max_iter, n_trials=n_trials, tenure=tenure, keep=keep, refine=refine,
-        seed=seed,
+        points.shape, n_clusters, init=init, max_iter=max_iter, n_trials=n_trials, tenure=tenure, keep=keep,
+        refine=refine, seed=seed,
     )  # fmt: skip
     return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
@@ -236,7 +239,9 @@ def explore(
         state, recorder, way = begin(backend, start, plan), TraceRecorder(len(everyone)), list[np.ndarray]()
         recorder.start(state.cost)
     else:
-        state = replace(retrace(backend, start, plan, saved["way"]), **{name: saved[name] for name in KEPT})
+        state = replace(
+            retrace(backend, start, plan, saved["way"]), **{attribute: saved[name] for name, attribute in KEPT.items()}
+        )
         recorder, way = TraceRecorder.resumed(saved["trace"]), list(saved["way"])
     stop = Stop.MAX_ITER
     for iteration in range(len(way) + 1, plan.max_iter + 1):
@@ -244,7 +249,7 @@ def explore(
         recorder.add(everyone, state.cost, state.moves, best=state.best_cost)
         way.append(state.way)
         log.debug("iteration %d: %d restarts, best J %.10g", iteration, len(everyone), state.best_cost.min())
-        rest = {name: getattr(state, name) for name in KEPT}
+        rest = {name: getattr(state, attribute) for name, attribute in KEPT.items()}
         stage.keep({"way": partial(stacked, way, len(way)), "trace": recorder.kept, **rest})
         last = np.full(len(everyone), iteration == plan.max_iter)
         monitor.report(iteration, everyone, state.cost, state.best_cost, last)
@@ -292,22 +297,22 @@ def step(backend: BackendBase, state: State, trials: TrialBatch) -> State:
     """One iteration: move to the best trial that is allowed, whether it is better or not, and remember it."""
     restart = np.arange(len(state.cost))
     tried = backend.evaluate_trials(state.labels, state.totals, trials)
-    prints = state.print[:, None] + tried.fingerprints  # (R, T, 2)
+    fingerprints = state.fingerprint[:, None] + tried.fingerprints  # (R, T, 2)
     noise = NOISE * backend.scatter
-    chosen = accept(tried.cost, forbidden(prints, state), state.best_cost, noise)  # (R,)
+    chosen = accept(tried.cost, forbidden(fingerprints, state), state.best_cost, noise)  # (R,)
     moved = chosen >= 0
     cost = np.where(moved, tried.cost[restart, chosen], state.cost)
     better = moved & (cost < state.best_cost - noise)
     change = backend.apply_trial(state.labels, state.best_labels, trials, chosen, better)
     totals = state.totals + change.totals
-    print_ = np.where(moved[:, None], prints[restart, chosen], state.print)
+    fingerprint = np.where(moved[:, None], fingerprints[restart, chosen], state.fingerprint)
     recent = state.recent.copy()
-    recent[restart[moved], state.accepted[moved] % recent.shape[1]] = print_[moved]
+    recent[restart[moved], state.accepted[moved] % recent.shape[1]] = fingerprint[moved]
     return State(
         state.labels,
         totals,
         cost,
-        print_,
+        fingerprint,
         state.best_labels,
         np.where(better[:, None, None], totals, state.best_totals),
         np.where(better, cost, state.best_cost),
@@ -318,11 +323,11 @@ def step(backend: BackendBase, state: State, trials: TrialBatch) -> State:
     )
 
 
-def forbidden(prints: np.ndarray, state: State) -> np.ndarray:
+def forbidden(fingerprints: np.ndarray, state: State) -> np.ndarray:
     """Which trials are in the tabu list: (R, T, 2) -> (R, T) bool."""
-    held = np.arange(state.recent.shape[1]) < state.accepted[:, None]  # (R, MTLS)
-    one, two = (prints[:, :, None, i] == state.recent[:, None, :, i] for i in (0, 1))  # (R, T, MTLS) each
-    return (one & two & held[:, None]).any(axis=-1)
+    filled = np.arange(state.recent.shape[1]) < state.accepted[:, None]  # (R, MTLS)
+    one, two = (fingerprints[:, :, None, i] == state.recent[:, None, :, i] for i in (0, 1))  # (R, T, MTLS) each
+    return (one & two & filled[:, None]).any(axis=-1)
 
 
 def accept(cost: np.ndarray, tabu: np.ndarray, best: np.ndarray, noise: float) -> np.ndarray:

@@ -1,19 +1,19 @@
-"""Tabu search that relocates centres: a second neighbourhood beside that of the paper (`gputabu.algorithms.quantized`).
+"""Tabu search that relocates centres: a second neighbourhood beside that of the paper (`algorithms.quantized`).
 
-A quantized mean never leaves its own cluster, so that a region with a centre too many keeps it. Here an iteration takes
-one centre since_elite and puts a data point in its place, wherever that is best:
+A quantized mean never leaves its own cluster, so a region with a centre too many keeps it. Here an iteration takes one
+centre away and puts a data point in its place, wherever that is best:
 
-- a few candidate points are drawn in proportion to weight times squared distance to their centre (D² sampling);
-- ΔJ of every candidate in place of every centre is known exactly from one pass (`gputabu.backend.numpy.relocation`);
-- the best pair is taken, also if it is worse. A centre placed by one of the latest moves stays (tenure), and a point
-  placed by one of the latest K is not placed again;
-- three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
-  falls fast enough to reach the best so far;
-- the search has a elite, the best solution lately. After `go_back` iterations without a better one it goes back there;
-  after `returns` such returns it gives its elite up, and takes for one where it is.
+- A few candidate points are drawn in proportion to weight times squared distance to their centre (D² sampling).
+- ΔJ of every candidate in place of every centre is known exactly from one pass (`Backend.swap_gains_partial`).
+- The best pair is taken, also if J rises. A centre placed by one of the latest moves stays (tenure), and a point
+  placed by one of the latest K is not placed again.
+- Three steps follow: to the nearest centre, then twice by Hartigan's rule, all points at once. More follow while J
+  falls fast enough to reach the best so far.
+- The search has an elite solution, the best of late. After `go_back` iterations without a better one it returns to it.
+  After `returns` such returns it gives the elite up, and takes the current solution for one.
 
-The best of a search is then refined by K-Means and single moves. Reads of X in an iteration: one for the two nearest
-centres, one for the candidates, one per step, and of the points that a step moves.
+The best of a search is then refined by K-Means and single moves. An iteration reads X once for the two nearest centres,
+once for the candidates, and once per step for the points that it moves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from gputabu.backend.arithmetic.rules import masses
 from gputabu.backend.base import BackendBase
 from gputabu.backend.contract import Labels, NearestTwo
 from gputabu.backend.loops import RelocationRun, RelocationSettings, StopSignal
-from gputabu.core import random as draws
+from gputabu.core import random
 from gputabu.core.log import log
 from gputabu.core.random import Purpose
 from gputabu.core.results import Clustering, Stop, Trace
@@ -54,8 +54,13 @@ from gputabu.data.points import Shape
 
 #: How the best solution is refined: K-Means from it, and then single moves.
 REFINEMENTS = ("hartigan", "lloyd")
-#: Of the state of a search, what is kept as it is.
-KEPT = ("centers", "cost", "best", "best_centers", "home", "home_centers", "changed", "stale", "away")
+#: Of the state of a search, what a checkpoint keeps as it is: the name in the file, and the attribute.
+KEPT = {
+    **{name: name for name in ("centers", "cost", "best", "best_centers", "changed", "stale")},
+    "home": "elite",
+    "home_centers": "elite_centers",
+    "away": "since_elite",
+}
 #: Iterations of K-Means before the first move.
 START_ITER = 300
 
@@ -251,11 +256,24 @@ class State:
         r, k, d = centers.shape
         totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
         worst, none = np.full(r, np.inf), np.zeros(r, np.int64)
-        state = cls(centers.copy(), backend.nearest_two(centers), backend.blank_labels(r), totals, worst, worst.copy(), centers.copy(),
-                    worst.copy(), centers.copy(), none, none.copy(), none.copy(), RecentMoves(r, tenure),
-                    RecentMoves(r, k))  # fmt: skip
+        state = cls(
+            centers=centers.copy(),
+            nearest=backend.nearest_two(centers),
+            labels=backend.blank_labels(r),
+            totals=totals,
+            cost=worst.copy(),
+            best=worst.copy(),
+            best_centers=centers.copy(),
+            elite=worst.copy(),
+            elite_centers=centers.copy(),
+            changed=none.copy(),
+            stale=none.copy(),
+            since_elite=none.copy(),
+            placed=RecentMoves(r, tenure),
+            used=RecentMoves(r, k),
+        )
         step(backend, state, np.ones(r, np.bool_), nearest=True)
-        note(state, np.ones(r, np.bool_))
+        update_best(state, np.ones(r, np.bool_))
         return state
 
     @classmethod
@@ -264,14 +282,14 @@ class State:
         nearest, labels = backend.nearest_two(saved["at"]), backend.blank_labels(len(saved["at"]))
         totals = backend.reassign(nearest, labels, None, np.ones(len(saved["at"]), np.bool_)).totals
         placed, used = RecentMoves.resumed(saved["placed"]), RecentMoves.resumed(saved["used"])
-        return cls(
-            nearest=nearest, labels=labels, totals=totals, placed=placed, used=used, **{n: saved[n] for n in KEPT}
-        )
+        rest = {attribute: saved[name] for name, attribute in KEPT.items()}
+        return cls(nearest=nearest, labels=labels, totals=totals, placed=placed, used=used, **rest)
 
     def kept(self) -> dict[str, Any]:
         """What it is resumed from, behind the first step of an iteration."""
         rest = {"at": self.nearest.at, "placed": self.placed.ring, "used": self.used.ring}
-        return {name: array.copy() for name, array in rest.items()} | {n: getattr(self, n).copy() for n in KEPT}
+        rest |= {name: getattr(self, attribute) for name, attribute in KEPT.items()}
+        return {name: array.copy() for name, array in rest.items()}
 
 
 def run_relocation(
@@ -289,7 +307,7 @@ def run_relocation(
         recorder.start(state.best.copy())
     else:
         state, recorder = State.resumed(backend, saved), TraceRecorder.resumed(saved["trace"])
-        made, stops, running = saved["made"], saved["stops"], saved["running"]
+        made, stops, running = saved["made"], saved["stops"], saved["going"]
 
     def end(which: np.ndarray, stop: Stop) -> None:
         for i in np.flatnonzero(running & which):
@@ -309,7 +327,7 @@ def run_relocation(
         saved = None
         # Now every label is that of the nearest centre, and need not be kept.
         if stage.kept:
-            rest = {"made": iteration, "running": running.copy(), "stops": stops.copy(), "trace": recorder.kept}
+            rest = {"made": iteration, "going": running.copy(), "stops": stops.copy(), "trace": recorder.kept}
             stage.keep(state.kept() | rest)
         descend(backend, state, settings, running)
         recorder.add(np.flatnonzero(running), state.cost[running], state.changed[running], best=state.best[running])
@@ -336,10 +354,10 @@ def draw(
         backend, state.nearest.near, np.full(r, backend.grid.coarsest(backend.points.n)), None
     )
     words = [
-        draws.words(settings.seed, int(number), t, purpose=Purpose.CANDIDATE, first=iteration * t)
+        random.words(settings.seed, int(number), t, purpose=Purpose.CANDIDATE, first=iteration * t)
         for number in settings.numbers
     ]
-    targets = draws.below(np.stack(words), np.maximum(potential, 1)[:, None])
+    targets = random.below(np.stack(words), np.maximum(potential, 1)[:, None])
     perfect = potential == 0
     rows = backend.sample(state.nearest.near, shift, np.where(perfect[:, None], -1, targets))
     return np.where(perfect[:, None], 0, rows), perfect
@@ -366,20 +384,20 @@ def descend(backend: BackendBase, state: State, settings: RelocationSettings, ru
     for _ in range(1, settings.steps):
         last = state.cost.copy()
         step(backend, state, running)
-    better, falling = note(state, running), running.copy()
+    better, falling = update_best(state, running), running.copy()
     for _ in range(settings.more_steps):
         falling &= (state.cost < last * (1 - NOISE)) & ((last - state.cost) * settings.reach > state.cost - before)
         if not falling.any():
             break
         last = state.cost.copy()
         step(backend, state, falling)
-        better |= note(state, falling)
+        better |= update_best(state, falling)
     state.stale = np.where(state.best < best, 0, state.stale + running)
     state.since_elite = np.where(better, 0, state.since_elite + running)
 
 
 def step(backend: BackendBase, state: State, active: np.ndarray, nearest: bool = False) -> None:
-    """Settle every point of the restarts `active`, and go to the centroids."""
+    """Reassign every point of the restarts `active`, and go to the centroids."""
     backend.nearest_two(state.centers, state.nearest)
     done = backend.reassign(
         state.nearest, state.labels, None if nearest else masses(backend.grid, state.totals), active
@@ -392,8 +410,8 @@ def step(backend: BackendBase, state: State, active: np.ndarray, nearest: bool =
     state.cost[active] = np.maximum(done.cost - fall, 0.0)[active]
 
 
-def note(state: State, active: np.ndarray) -> np.ndarray:
-    """Keep what is better than elite, or the best, by more than rounding: (R,) bool, where there is a new elite."""
+def update_best(state: State, active: np.ndarray) -> np.ndarray:
+    """Keep what beats the elite, or the best, by more than rounding: (R,) bool, where there is a new elite."""
     better = active & (state.cost < state.best * (1 - NOISE))
     state.best[better], state.best_centers[better] = state.cost[better], state.centers[better]
     nearer = active & (state.cost < state.elite * (1 - NOISE))
@@ -402,11 +420,11 @@ def note(state: State, active: np.ndarray) -> np.ndarray:
 
 
 def return_to_elite(state: State, settings: RelocationSettings, running: np.ndarray) -> None:
-    """Go back elite from time to time, or give it up."""
-    settle = running & (state.since_elite >= settings.go_back * settings.returns)
-    state.elite[settle], state.elite_centers[settle], state.since_elite[settle] = (
-        state.cost[settle],
-        state.centers[settle],
+    """Return to the elite from time to time, or give it up."""
+    given_up = running & (state.since_elite >= settings.go_back * settings.returns)
+    state.elite[given_up], state.elite_centers[given_up], state.since_elite[given_up] = (
+        state.cost[given_up],
+        state.centers[given_up],
         0,
     )
     back = running & (state.since_elite % settings.go_back == 0)  # or just there

@@ -1,4 +1,4 @@
-"""TODO."""
+"""The trace of a search while it grows."""
 
 from __future__ import annotations
 

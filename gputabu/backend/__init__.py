@@ -176,14 +176,9 @@ def cuda_unusable() -> str | None:
     """Why the CUDA backend cannot run here, in a sentence; None if it can."""
     if not installed("cuda"):
         return "CuPy is not installed (pip install 'gputabu[cuda12]' or 'gputabu[cuda13]')."
-    try:
-        import cupy
+    from gputabu.backend.cuda import unusable
 
-        if not cupy.cuda.is_available():
-            return "CuPy finds no usable NVIDIA GPU or driver."
-    except Exception as error:  # a CuPy that does not import says so in many ways
-        return f"CuPy cannot be imported ({type(error).__name__}: {error})."
-    return None
+    return unusable()
 
 
 @functools.cache

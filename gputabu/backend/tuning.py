@@ -18,7 +18,7 @@ class Tuning:
     piece_elements: int = 1 << 20
     #: numba: work of a pass (restarts times points times centres times features) that NumPy does in a millisecond.
     short_pass: int = 1 << 18
-    #: numba: work of an iteration (points times centres times features) up to which whole restarts run in compiled code.
+    #: numba: work of an iteration (points times centres times features) up to which restarts run compiled as a whole.
     small_data: int = 1 << 22
     #: numba: the same for relocation, where every thread has a search of its own.
     medium_data: int = 1 << 26

@@ -75,7 +75,8 @@ def fit(
     refine: Annotated[
         str | None,
         option(
-            "What improves the best found: lloyd, hartigan (lower J) or centroid. [default: hartigan; lloyd for quantized]",
+            "What improves the best found: hartigan (lower J), lloyd or centroid. [default: hartigan; for "
+            "quantized lloyd]",
             metavar="NAME",
         ),
     ] = None,
@@ -113,7 +114,7 @@ def fit(
     result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
     written; the exit code is then 130. So does SIGTERM, with 143.
     """
-    given = {"max_iter": max_iter, "patience": patience, "max_time": max_time}
+    given: dict[str, Any] = {"max_iter": max_iter, "patience": patience, "max_time": max_time}
     given |= {"target": target, "refine": refine, "checkpoint": None if checkpoint is None else str(checkpoint)}
     given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
     model = estimator(method, {name: value for name, value in given.items() if value is not None})

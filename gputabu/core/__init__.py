@@ -1,1 +1,1 @@
-"""TODO."""
+"""What everything rests on: results, random words, checks, Ctrl-C, the log, files."""

@@ -1,4 +1,4 @@
-"""TODO."""
+"""Files that replace others whole: whoever looks sees the old file or the new."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""On a worker: consecutive partitions of X, who computes on them, and what is kept of every point between operations.
+"""On a worker: consecutive partitions of X, their backend, and what is kept of every point between operations.
 
-Labels and distances never leave the worker. The client has numbers for them (`Handle`), and names one in a later message.
+Labels and distances never leave the worker. The client has handles for them (`Handle`), and names one in a
+later message.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Points:
         return any(isinstance(chunk, Source) for chunk in self.chunks)
 
     def open_elsewhere(self, backend: Any) -> Any:
-        """Who computes on points that are elsewhere, as `BackendBase`; None for points that a backend is to be given."""
+        """The backend of points that are elsewhere; None for points that are to be given to one."""
         return None
 
     @property

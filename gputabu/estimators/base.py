@@ -1,4 +1,4 @@
-"""TODO."""
+"""What every estimator does: check, convert, run its search, store, predict."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""TODO."""
+"""How many clusters: clusterings for several K, and criteria that choose among them."""

@@ -116,9 +116,8 @@ def select_k(
         "davies_bouldin" are always computed, the costly "silhouette" and "gap" when asked for.
 
         - "bic", "aic" (least): the information criteria for spherical Gaussians of one variance and equal weight,
-          −2L + p ln N and −2L + 2p with L = −N ln K − (N·d/2) (ln(2πJ/(N·d)) + 1) and p = K·d + 1; `gputabu.selection.criteria`
-          has the derivation. They are for K well below N. K = N, which leaves no variance to estimate, is never
-          recommended. J counts as no less than the rounding of X makes it, so that they are finite where J = 0.
+          −2L + p ln N and −2L + 2p with L = −N ln K − (N·d/2) (ln(2πJ/(N·d)) + 1) and p = K·d + 1. They
+          are for K well below N. K = N, which leaves no variance to estimate, is never recommended. J counts as no less than the rounding of X makes it, so that they are finite where J = 0.
         - "silhouette" (largest): mean silhouette, on a random sample of 2000 points where N is larger.
         - "calinski_harabasz" (largest), "davies_bouldin" (least): as in scikit-learn. These two and the silhouette
           are for K from 2 to N − 1, and NaN otherwise.

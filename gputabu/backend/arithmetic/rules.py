@@ -1,4 +1,21 @@
-"""TODO."""
+"""Rules that decide moves, in the order every backend must compute them: float64, as written.
+
+*Hartigan's rule.* Taking x of weight w from cluster a of weight W_a to b of weight W_b changes J, at the centroids, by
+w (enter_b − leave_a), with
+
+    leave_a = W_a / (W_a − w) · d²(x, c_a),    enter_b = W_b / (W_b + w) · d²(x, c_b).
+
+The best b is that of the least `enter`, the lowest number on ties; an empty one costs nothing. A point of weight zero,
+or alone in its cluster, stays.
+
+*Relocation.* If point c becomes a centre in place of centre k, J at the centres changes by
+
+    Σ_{x ∈ C_k} w [min(d₂, d_c) − min(d₁, d_c)] − Σ_x w max(0, d₁ − d_c),
+
+d₁ and d₂ being the squared distances of x to its two nearest centres, and d_c to c. After a move, all points at once
+are reassigned by Hartigan's rule between their two nearest centres; from a cluster that is neither of the two, or
+without weight, a point goes to the nearest.
+"""
 
 from __future__ import annotations
 

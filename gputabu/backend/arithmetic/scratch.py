@@ -1,4 +1,4 @@
-"""TODO."""
+"""Scratch memory: named buffers that are used again and again."""
 
 from __future__ import annotations
 

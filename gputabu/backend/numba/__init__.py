@@ -1,1 +1,1 @@
-"""TODO."""
+"""The compiled CPU backend, by numba."""

@@ -836,7 +836,7 @@ def bar(rows, length, labels, shared, barred, value):
 def judge(J, means, status, cost, path, limits):
     """Record M_c and its J, and whether the search ends here: `gputabu.algorithms.tabu_list.Best`."""
     iteration = status[AGE]
-    better = iteration == 0 or J < cost[1, iteration - 1] * (1.0 - NOISE)
+    better = iteration == 0 or cost[1, iteration - 1] * (1.0 - NOISE) > J
     for a in range(means.shape[1]):
         path[iteration, a] = means[0, a]
         if better:
@@ -1649,14 +1649,14 @@ def roam_restart(data, columns, its, twos, r, words, begun, rules, until, scales
             number += 1
             if number < rules.steps and iteration >= 0:
                 continue
-            if J < J_best * (1.0 - NOISE):
+            if J_best * (1.0 - NOISE) > J:
                 J_best, better = J, True
                 put(centers, best)
-            if J < J_home * (1.0 - NOISE):
+            if J_home * (1.0 - NOISE) > J:
                 J_home, nearer = J, True
                 put(centers, home)
             if iteration >= 0 and number < rules.steps + rules.more_steps:
-                steps = number + (J < last * (1.0 - NOISE) and (last - J) * rules.reach > J - start)
+                steps = number + (last * (1.0 - NOISE) > J and (last - J) * rules.reach > J - start)
         status[AGE] += 1
         cost[0, iteration + 1], cost[1, iteration + 1] = J, J_best
         if iteration >= 0:

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The reference backend, in NumPy."""

@@ -1,4 +1,4 @@
-"""The reference backend: every operation of `BackendBase` in NumPy, over cache-sized blocks and a few threads."""
+"""The reference backend: every pass in NumPy, over cache-sized blocks and a few threads."""
 
 from __future__ import annotations
 

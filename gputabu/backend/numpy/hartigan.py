@@ -1,14 +1,4 @@
-"""Single moves of points between clusters (Hartigan 1975): when one lowers J, and a walk over many, in NumPy.
-
-To take x of weight w from cluster a of weight W_a to b of weight W_b changes J, at the centroids, by
-w (enter_b − leave_a), with
-
-    leave_a = W_a / (W_a − w) · d²(x, c_a),    enter_b = W_b / (W_b + w) · d²(x, c_b).
-
-The best b is that of the least `enter`, the lowest number on ties; an empty one costs nothing. A point of weight zero,
-or alone in its cluster, stays. Distances are canonical, and all is float64 in the order written: every backend must
-reproduce it bit for bit.
-"""
+"""Single moves of points between clusters in NumPy: which of them lower J by Hartigan's rule (`arithmetic.rules`)."""
 
 from __future__ import annotations
 

@@ -1,15 +1,7 @@
-"""The two nearest centres of every point, and what relocation makes of them, in NumPy.
+"""The two nearest centres of every point, and what relocation makes of them, in NumPy (formulas: `arithmetic.rules`).
 
-If point c becomes a centre in place of centre k, J at the centres changes by
-
-    Σ_{x ∈ C_k} w [min(d₂, d_c) − min(d₁, d_c)] − Σ_x w max(0, d₁ − d_c),
-
-d₁ and d₂ being the squared distances of x to its two nearest centres, and d_c to c. Each bracket is rounded to the grid
-of J and added in integers. It differs from d₂ − d₁ only where d_c < d₂: at few points, which a fast product finds.
-
-A point settles by Hartigan's rule (`gputabu.backend.numpy.hartigan`) between its two nearest centres: it leaves its cluster a
-for b if W_a / (W_a − w) d_a > W_b / (W_b + w) d_b. All points at once, so that J need not fall; from a cluster that is
-neither of the two, or without weight, it goes to the nearest.
+The change of J that a candidate brings differs from d₂ − d₁ only where d_c < d₂: at few points, which a fast product
+finds. All brackets are rounded to the grid of J and added in integers.
 """
 
 from __future__ import annotations

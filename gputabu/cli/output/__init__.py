@@ -1,1 +1,1 @@
-"""TODO."""
+"""What commands leave behind: summaries, folders, reports."""

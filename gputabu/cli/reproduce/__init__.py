@@ -1,1 +1,1 @@
-"""TODO."""
+"""`gputabu reproduce`: the paper's experiments, run again."""

@@ -11,7 +11,7 @@ from conftest import blobs
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from gputabu import KMeans, TabuKMeans, lloyd, plotting, quantized, select_k
+from gputabu import KMeans, QuantizedTabuKMeans, lloyd, plotting, quantized, select_k
 from gputabu.backend import as_points
 
 X = blobs(60, 3, 4)
@@ -31,9 +31,9 @@ FRAMES = {
 @pytest.mark.parametrize("array", [X, X.astype(np.float32), WHOLE.astype(int)], ids=["float64", "float32", "int64"])
 def test_frames_are_clustered_as_their_numbers(make, array):
     frame, weights = make(array), np.arange(60) % 3
-    fitted = TabuKMeans(4, random_state=0, max_iter=10).fit(frame, sample_weight=weights)
+    fitted = QuantizedTabuKMeans(4, random_state=0, max_iter=10).fit(frame, sample_weight=weights)
     wide = array.astype(float) if isinstance(frame, pd.DataFrame) and frame.dtypes.eq(object).all() else array
-    expected = TabuKMeans(4, random_state=0, max_iter=10).fit(wide, sample_weight=weights)
+    expected = QuantizedTabuKMeans(4, random_state=0, max_iter=10).fit(wide, sample_weight=weights)
     np.testing.assert_array_equal(fitted.labels_, expected.labels_)
     np.testing.assert_array_equal(fitted.cluster_centers_, expected.cluster_centers_)
     assert fitted.cluster_centers_.dtype == expected.cluster_centers_.dtype

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import gputabu
 from gputabu import cli, datasets
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 MISSING = "CuPy is not installed (here is how)."
 COMMANDS = ("fit", "predict", "select-k", "bench", "reproduce", "datasets", "doctor")
 

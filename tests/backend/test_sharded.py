@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 from conftest import GPU, blobs, same
 
-import gputabu.backend
-from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized, reassignment, relocation, select_k
+from gputabu import (
+    KMeans,
+    Points,
+    QuantizedTabuKMeans,
+    TabuKMeans,
+    lloyd,
+    quantized,
+    reassignment,
+    relocation,
+    select_k,
+)
 from gputabu.backend import open_backend
 from gputabu.backend.sharded import ShardedBackend
 
@@ -34,51 +43,37 @@ def data(dtype, weighted):
     return Points.of(X, weights)
 
 
-@pytest.fixture
-def cut(monkeypatch):
-    """A function that makes every backend hold the points in parts, cut at these rows."""
-    whole = gputabu.backend.open_backend
+def cut(backend, *rows):
+    """A backend that holds the points in shards, cut at these rows, each by another."""
 
-    def at(*rows):
-        def parted(points, name="auto", device=None):
-            edges = [0, *rows, points.n]
-            parts = [whole(points.part(a, b), name, device) for a, b in pairwise(edges)]
-            return ShardedBackend(points, parts)
+    def sharded(points):
+        edges = [0, *rows, points.n]
+        return ShardedBackend(points, [open_backend(points.part(a, b), backend) for a, b in pairwise(edges)])
 
-        for module in (
-            quantized,
-            lloyd,
-            relocation,
-            reassignment,
-            gputabu.selection.select_k,
-            gputabu.estimators.models,
-        ):
-            monkeypatch.setattr(module, "hold", parted)
-
-    return at
+    return sharded
 
 
 @pytest.mark.parametrize("method", SEARCHES)
 @pytest.mark.parametrize(("dtype", "weighted"), [(np.float32, True), (np.float64, False)])
-def test_parts_change_nothing(method, dtype, weighted, cut, backend):
+def test_shards_change_nothing(method, dtype, weighted, backend):
     points, search = data(dtype, weighted), SEARCHES[method]
     whole = search(points, backend="numpy")
     for rows in CUTS.values() if backend != "cuda" else [CUTS["uneven"]]:
-        cut(*rows)
-        found = search(points, backend=backend)
+        found = search(points, backend=cut(backend, *rows))
         same(found, whole)
         assert found.backend == backend
 
 
-def test_estimators_and_the_choice_of_k(cut, iris):
-    model, which = TabuKMeans(4, random_state=0).fit(iris), select_k(iris, [2, 3], ["silhouette", "gap"], references=2)
-    cut(20, 21, 149)
-    parted = TabuKMeans(4, random_state=0).fit(iris)
+def test_estimators_and_the_choice_of_k(iris):
+    model = TabuKMeans(4, random_state=0).fit(iris)
+    which = select_k(iris, [2, 3], ["silhouette", "gap"], references=2)
+    sharded = cut("numpy", 20, 21, 149)
+    parted = TabuKMeans(4, random_state=0, backend=sharded).fit(iris)
     np.testing.assert_array_equal(parted.labels_, model.labels_)
     np.testing.assert_array_equal(parted.predict(iris), model.predict(iris))
     np.testing.assert_array_equal(parted.transform(iris), model.transform(iris))
     assert parted.score(iris) == model.score(iris)
-    again = select_k(iris, [2, 3], ["silhouette", "gap"], references=2)
+    again = select_k(iris, [2, 3], ["silhouette", "gap"], references=2, backend=sharded)
     for name, column in which.table.items():
         np.testing.assert_array_equal(again.table[name], column)
 
@@ -93,12 +88,12 @@ def test_a_part_of_points():
     assert Points.of(np.ones((4, 1))).part(1, 2).weights is None
 
 
-def test_an_error_in_a_part_is_raised(cut, iris):
+def test_an_error_in_a_shard_is_raised(iris):
     class Broken:
         points, name = Points.of(iris[:5]), "numpy"
         __enter__ = __exit__ = lambda *_: None
 
-        def box(self):
+        def bounds_partial(self):
             raise OSError("gone")
 
     rest = open_backend(Points.of(iris[5:]), "numpy")
@@ -160,7 +155,7 @@ def test_more_devices_than_points(devices):
 )
 def test_devices_that_cannot_be(device, message, devices, iris):
     with pytest.raises(ValueError, match=message):
-        TabuKMeans(3, backend="cuda", device=device).fit(iris)
+        QuantizedTabuKMeans(3, backend="cuda", device=device).fit(iris)
 
 
 @hostcuda
@@ -169,4 +164,4 @@ def test_several_devices_and_an_array_on_one(devices, iris):
     import cupy
 
     with pytest.raises(ValueError, match="names several GPUs, and X is on one of them"):
-        TabuKMeans(3, device=[0, 1]).fit(cupy.asarray(iris))
+        QuantizedTabuKMeans(3, device=[0, 1]).fit(cupy.asarray(iris))

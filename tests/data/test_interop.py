@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 from conftest import blobs
 
-from gputabu import BackendUnavailable, KMeans, TabuKMeans, TabuSearchClustering, lloyd, plotting, quantized, select_k
+from gputabu import (
+    BackendUnavailable,
+    KMeans,
+    QuantizedTabuKMeans,
+    TabuSearchClustering,
+    lloyd,
+    plotting,
+    quantized,
+    select_k,
+)
 from gputabu.backend import as_points, to_numpy
 from gputabu.data.interop import on_gpu, opened
 
@@ -49,8 +58,8 @@ def from_dlpack(array) -> Tensor:
 def check_kind(make, read, kind, X=X, **parameters) -> None:
     """Assert that all that a fit returns is of `kind` and equal to what NumPy gets."""
     points, weights = make(X), make(WEIGHTS)
-    model = TabuKMeans(4, random_state=0, max_iter=10, **parameters)
-    expected = TabuKMeans(4, random_state=0, max_iter=10).fit(X, sample_weight=WEIGHTS)
+    model = QuantizedTabuKMeans(4, random_state=0, max_iter=10, **parameters)
+    expected = QuantizedTabuKMeans(4, random_state=0, max_iter=10).fit(X, sample_weight=WEIGHTS)
     fitted = model.fit(points, sample_weight=weights)
     results = {
         "labels_": (fitted.labels_, expected.labels_),
@@ -68,7 +77,7 @@ def check_kind(make, read, kind, X=X, **parameters) -> None:
     assert (fitted.inertia_, fitted.n_features_in_) == (expected.inertia_, X.shape[1])
     np.testing.assert_array_equal(fitted.trace_.current, expected.trace_.current)
     np.testing.assert_array_equal(to_numpy(fitted.cluster_centers_), expected.cluster_centers_)
-    with pytest.raises(ValueError, match="X has 2 features, but TabuKMeans is expecting 3"):
+    with pytest.raises(ValueError, match="X has 2 features, but QuantizedTabuKMeans is expecting 3"):
         fitted.predict(make(X[:, :2]))
 
 

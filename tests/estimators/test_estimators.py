@@ -23,9 +23,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gputabu import KMeans, Stop, TabuKMeans, TabuSearchClustering
+from gputabu import KMeans, QuantizedTabuKMeans, Stop, TabuSearchClustering
 
-MODELS = [TabuKMeans, KMeans]
+MODELS = [QuantizedTabuKMeans, KMeans]
 #: Few iterations: they are made in full, and K-Means follows.
 BRIEF = pytest.param(partial(TabuSearchClustering, max_iter=30), id="TabuSearchClustering")
 
@@ -38,8 +38,8 @@ def exemptions(estimator) -> dict[str, str]:
 
 @parametrize_with_checks(
     [
-        TabuKMeans(max_iter=30),
-        TabuKMeans(3, init="random", max_iter=30),
+        QuantizedTabuKMeans(max_iter=30),
+        QuantizedTabuKMeans(3, init="random", max_iter=30),
         TabuSearchClustering(max_iter=30),
         TabuSearchClustering(3, refine=None, max_iter=150),
         KMeans(),
@@ -83,7 +83,7 @@ def test_what_is_stored_is_consistent(model, dtype, weighted, backend):
 
 
 def test_quantized_means_are_rows(iris, backend):
-    fitted = TabuKMeans(3, random_state=0, backend=backend).fit(iris)
+    fitted = QuantizedTabuKMeans(3, random_state=0, backend=backend).fit(iris)
     assert fitted.center_indices_.shape == (3,)
     assert ((fitted.center_indices_ >= 0) & (fitted.center_indices_ < 150)).all()
     assert fitted.trace_.means.shape == (1, fitted.n_iter_ + 1, 3)
@@ -189,7 +189,7 @@ def test_constant_features_and_wild_scales(model, backend):
 
 def test_the_course_is_logged(iris, caplog):
     with caplog.at_level(logging.INFO, logger="gputabu"):
-        TabuKMeans(3, random_state=0, max_iter=20).fit(iris)
+        QuantizedTabuKMeans(3, random_state=0, max_iter=20).fit(iris)
     assert "restarts 0 to 0: J from 78.85" in caplog.text
 
 
@@ -197,10 +197,10 @@ def test_the_course_is_logged(iris, caplog):
 def test_verbose_in_a_program_that_configures_nothing(verbose, lines):
     code = f"""
 from sklearn.datasets import load_iris
-from gputabu import TabuKMeans
+from gputabu import QuantizedTabuKMeans
 X = load_iris().data
-TabuKMeans(3, random_state=0, max_iter=20, patience=20, verbose={verbose}, backend="numpy").fit(X)
-TabuKMeans(3, random_state=0, max_iter=20, backend="numpy").fit(X)
+QuantizedTabuKMeans(3, random_state=0, max_iter=20, patience=20, verbose={verbose}, backend="numpy").fit(X)
+QuantizedTabuKMeans(3, random_state=0, max_iter=20, backend="numpy").fit(X)
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == ""
@@ -223,7 +223,7 @@ def test_ctrl_c_keeps_the_best_so_far(model):
     thread = threading.Thread(target=press)
     thread.start()
     fitted = model(40, init="random", n_init=50, max_iter=100_000, random_state=0)
-    if model is TabuKMeans:
+    if model is QuantizedTabuKMeans:
         fitted.patience = 100_000
     fitted.fit(X)
     thread.join()
@@ -246,11 +246,11 @@ def test_a_second_ctrl_c_interrupts(iris):
 
 
 def test_fits_in_threads_agree(iris):
-    reference = TabuKMeans(4, random_state=0, max_iter=40).fit(iris)
+    reference = QuantizedTabuKMeans(4, random_state=0, max_iter=40).fit(iris)
     found = {}
 
     def run(i):
-        found[i] = TabuKMeans(4, random_state=0, max_iter=40).fit(iris)
+        found[i] = QuantizedTabuKMeans(4, random_state=0, max_iter=40).fit(iris)
 
     threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
     for thread in threads:

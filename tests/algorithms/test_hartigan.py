@@ -11,7 +11,7 @@ from conftest import blobs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import KMeans, Points, TabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
+from gputabu import KMeans, Points, QuantizedTabuKMeans, TabuSearchClustering, lloyd, quantized, reassignment
 from gputabu.algorithms import hartigan
 from gputabu.algorithms.monitor import Monitor
 from gputabu.backend import open_backend
@@ -272,7 +272,7 @@ def test_searches_refine_to_a_minimum(search, options, backend):
     "model",
     [
         KMeans(6, refine="hartigan", random_state=0),
-        TabuKMeans(6, refine="hartigan", max_iter=5, random_state=0),
+        QuantizedTabuKMeans(6, refine="hartigan", max_iter=5, random_state=0),
         TabuSearchClustering(6, refine="hartigan", max_iter=5, random_state=0),
     ],
 )

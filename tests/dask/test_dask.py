@@ -25,14 +25,14 @@ import gputabu
 dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from gputabu.dask import KMeans, TabuKMeans, WorkerLost, estimators  # noqa: E402
-from gputabu.dask import client as remote
-from gputabu.dask import worker as held
+from gputabu.dask import KMeans, QuantizedTabuKMeans, TabuKMeans, WorkerLost, estimators  # noqa: E402
+from gputabu.dask import client as remote  # noqa: E402
+from gputabu.dask import worker as held  # noqa: E402
 from gputabu.dask.partitions import Partitions  # noqa: E402
 
 #: Partitions of 400 points: uneven, smaller than K, an empty one, one of a single row.
 UNEVEN = (150, 3, 0, 1, 90, 120, 36)
-PLAIN = {TabuKMeans: gputabu.TabuKMeans, KMeans: gputabu.KMeans}
+PLAIN = {QuantizedTabuKMeans: gputabu.QuantizedTabuKMeans, KMeans: gputabu.KMeans}
 #: Seconds after which a fit counts as hanging, also where other work keeps the machine busy.
 HANGS = 600
 
@@ -88,15 +88,17 @@ def test_the_bits_of_memory(workers, weighted, client):
     assert len({part.worker for part in points.chunks}) == workers
     before = client.who_has(lazy)
     settings = {"n_clusters": 5, "init": "random", "n_init": 2, "max_iter": 4, "n_neighbors": 2}
-    model = TabuKMeans(random_state=0, backend="numpy", spread="rows", **settings).fit(lazy, sample_weight=weights)
-    equal(model, fitted(TabuKMeans, X, weights, **settings))
+    model = QuantizedTabuKMeans(random_state=0, backend="numpy", spread="rows", **settings).fit(
+        lazy, sample_weight=weights
+    )
+    equal(model, fitted(QuantizedTabuKMeans, X, weights, **settings))
     assert model.labels_.chunks == (UNEVEN,)
     for chunk, holders in client.who_has(lazy).items():  # no point has moved; Dask may drop a copy that it made itself
         assert set(holders) <= set(before[chunk])
 
 
 @pytest.mark.parametrize("settings", [
-    {"kind": TabuKMeans, "neighbourhood": "relocation", "max_iter": 3, "n_init": 2, "refine": "hartigan"},
+    {"kind": TabuKMeans, "max_iter": 3, "n_init": 2, "refine": "hartigan"},
     {"kind": KMeans, "tol": 1e-3, "refine": "hartigan"},
     {"kind": KMeans, "init": np.full((5, 3), 1e3)},  # empty clusters
 ])  # fmt: skip
@@ -127,9 +129,9 @@ def test_restarts_are_spread(restarts, client):
     X, weights = data(weighted=True)
     settings = {"n_clusters": 5, "init": "random", "n_init": restarts, "max_iter": 8}
     lazy = da.from_array(X, chunks=(UNEVEN, 3))
-    plain = fitted(TabuKMeans, X, weights, **settings)
+    plain = fitted(QuantizedTabuKMeans, X, weights, **settings)
     for spread in ("restarts", "auto"):
-        model = TabuKMeans(random_state=0, backend="numpy", spread=spread, client=client, **settings)
+        model = QuantizedTabuKMeans(random_state=0, backend="numpy", spread=spread, client=client, **settings)
         equal(model.fit(lazy, sample_weight=weights), plain)
 
 
@@ -199,7 +201,7 @@ def never():
 def test_parameters_are_looked_at_first(settings, message, client):
     X = da.from_delayed(dask.delayed(never)(), (10, 2), float)
     with pytest.raises((TypeError, ValueError), match=message):
-        TabuKMeans(**{"n_clusters": 2, **settings}).fit(X)
+        QuantizedTabuKMeans(**{"n_clusters": 2, **settings}).fit(X)
 
 
 def broken(block, block_info):
@@ -255,7 +257,7 @@ def test_messages_do_not_grow_with_the_points(client, monkeypatch):
     for n in (400, 4000):
         sent.clear()
         X = da.from_array(blobs(n, 3, 5), chunks=(n // 2, 3))
-        TabuKMeans(5, max_iter=4, random_state=0, backend="numpy", spread="rows").fit(X)
+        QuantizedTabuKMeans(5, max_iter=4, random_state=0, backend="numpy", spread="rows").fit(X)
         most.append(max(map(len, sent)))
     assert most[1] < most[0] * 1.5 < 4000
 
@@ -285,9 +287,9 @@ def test_workers_that_are_threads():
     with distributed.Client(**THREADS) as local:
         lazy = da.from_array(X, chunks=(UNEVEN, 3))
         for spread in ("rows", "restarts"):
-            model = TabuKMeans(random_state=0, backend="numpy", client=local, spread=spread, **settings)
+            model = QuantizedTabuKMeans(random_state=0, backend="numpy", client=local, spread=spread, **settings)
             model.fit(lazy, sample_weight=weights)
-            plain = fitted(TabuKMeans, X, weights, **settings)
+            plain = fitted(QuantizedTabuKMeans, X, weights, **settings)
             equal(model, plain)
             np.testing.assert_array_equal(model.transform(lazy).compute(), plain.transform(X))
             given = da.from_array(weights, chunks=(UNEVEN,))
@@ -345,12 +347,12 @@ def test_a_worker_is_killed(client, caplog):
     """At any moment of a fit, by rows or by restarts: the result is the same."""
     X, weights = data(weighted=True)
     settings = {"n_clusters": 4, "init": [0, 100, 200, 300], "max_iter": 5, "backend": "numpy", "random_state": 0}
-    plain = gputabu.TabuKMeans(**settings).fit(X, sample_weight=weights)
+    plain = gputabu.QuantizedTabuKMeans(**settings).fit(X, sample_weight=weights)
     chance, took = random.Random(0), 0.0
     for trial in range(-2, tally.trials(20)):
         replenish(client)
         lazy = da.from_array(X, chunks=(UNEVEN, 3))
-        model = TabuKMeans(spread="rows" if trial % 5 else "restarts", client=client, **settings)
+        model = QuantizedTabuKMeans(spread="rows" if trial % 5 else "restarts", client=client, **settings)
         victim = chance.choice(sorted(client.run(os.getpid, on_error="ignore").values()))
         strike = threading.Timer(chance.uniform(0, took), os.kill, (victim, signal.SIGKILL))
         begun = time.perf_counter()
@@ -371,9 +373,11 @@ def test_a_checkpoint_goes_on_elsewhere(client, tmp_path, monkeypatch):
     lazy, path = da.from_array(X, chunks=(UNEVEN, 3)), tmp_path / "fit.ckpt"
     settings = {"n_clusters": 4, "init": "random", "n_init": 2, "max_iter": 9, "patience": 9, "random_state": 0}
     settings |= {"backend": "numpy"}
-    plain = gputabu.TabuKMeans(**settings).fit(X, sample_weight=weights)
+    plain = gputabu.QuantizedTabuKMeans(**settings).fit(X, sample_weight=weights)
     settings["checkpoint"] = path
-    stopped = gputabu.TabuKMeans(**settings, callback=lambda told: told.iteration == 3).fit(X, sample_weight=weights)
+    stopped = gputabu.QuantizedTabuKMeans(**settings, callback=lambda told: told.iteration == 3).fit(
+        X, sample_weight=weights
+    )
     assert stopped.stop_ is gputabu.Stop.CALLBACK
     seen = []
 
@@ -382,33 +386,33 @@ def test_a_checkpoint_goes_on_elsewhere(client, tmp_path, monkeypatch):
         if seen == [4, 5]:
             raise WorkerLost("tried")
 
-    model = TabuKMeans(**settings, callback=lambda told: lose(told) or told.iteration == 7, client=client)
+    model = QuantizedTabuKMeans(**settings, callback=lambda told: lose(told) or told.iteration == 7, client=client)
     assert model.fit(lazy, sample_weight=weights).stop_ is gputabu.Stop.CALLBACK
     assert seen == [4, 5, 6, 7]
     kept = path.read_bytes()
-    equal(TabuKMeans(**settings, client=client).fit(lazy, sample_weight=weights), plain)
-    equal(TabuKMeans(**settings, client=client).fit(lazy, sample_weight=weights), plain)  # as it was kept
+    equal(QuantizedTabuKMeans(**settings, client=client).fit(lazy, sample_weight=weights), plain)
+    equal(QuantizedTabuKMeans(**settings, client=client).fit(lazy, sample_weight=weights), plain)  # as it was kept
     path.write_bytes(kept)
-    again = gputabu.TabuKMeans(**settings).fit(X, sample_weight=weights)
+    again = gputabu.QuantizedTabuKMeans(**settings).fit(X, sample_weight=weights)
     np.testing.assert_array_equal(again.labels_, plain.labels_)
     assert again.inertia_ == plain.inertia_
     with pytest.raises(ValueError, match="progress and checkpoint cannot go with spread='restarts'"):
-        TabuKMeans(**settings, client=client, spread="restarts").fit(lazy)
+        QuantizedTabuKMeans(**settings, client=client, spread="restarts").fit(lazy)
     with pytest.raises(ValueError, match="is of a fit with other values of X"):
-        TabuKMeans(**settings, client=client).fit(lazy[::-1], sample_weight=weights[::-1])
+        QuantizedTabuKMeans(**settings, client=client).fit(lazy[::-1], sample_weight=weights[::-1])
 
 
 PROGRAM = """
 import sys, numpy as np, dask.array as da
 from distributed import Client
 from gputabu import checkpoints
-from gputabu.dask import TabuKMeans
+from gputabu.dask import QuantizedTabuKMeans
 checkpoints.EVERY = 0.0
 address, data, path = sys.argv[1:]
 with Client(address) as client:
     X = da.from_array(np.load(data), chunks=(100, 3))
     print("begun", flush=True)
-    model = TabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy", checkpoint=path).fit(X)
+    model = QuantizedTabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy", checkpoint=path).fit(X)
     np.savez(path + ".npz", labels=model.labels_.compute(), centers=model.cluster_centers_, inertias=model.inertias_,
              current=model.trace_.current, means=model.trace_.means)
 """
@@ -418,7 +422,7 @@ def test_a_killed_client_goes_on(client, tmp_path):
     X, chance = data()[0], random.Random(1)
     np.save(tmp_path / "X.npy", X)
     replenish(client)
-    plain = gputabu.TabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy").fit(X)
+    plain = gputabu.QuantizedTabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy").fit(X)
     for trial in range(tally.trials(1)):
         path = tmp_path / f"{trial}"
         for attempt in range(2):

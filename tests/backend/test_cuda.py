@@ -8,7 +8,7 @@ from conftest import GPU, blobs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import KMeans, TabuKMeans, lloyd, quantized
+from gputabu import KMeans, QuantizedTabuKMeans, lloyd, quantized
 from gputabu.backend import open_backend
 from gputabu.data.points import Points
 
@@ -202,12 +202,12 @@ def test_another_device(knobs, iris):
     whole = quantized.search(iris, 3, restarts=3, max_iter=30, backend="numpy")
     same(quantized.search(iris, 3, restarts=3, max_iter=30, backend="cuda", device=1), whole)
     with pytest.raises(ValueError, match="device=2 must be an integer from 0 to 1"):
-        TabuKMeans(3, backend="cuda", device=2).fit(iris)
+        QuantizedTabuKMeans(3, backend="cuda", device=2).fit(iris)
     with pytest.raises(ValueError, match="device=0 chooses a GPU"):
-        TabuKMeans(3, backend="numpy", device=0).fit(iris)
+        QuantizedTabuKMeans(3, backend="numpy", device=0).fit(iris)
 
 
-@pytest.mark.parametrize("model", [TabuKMeans, KMeans])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans, KMeans])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_device_arrays_in_and_out(model, dtype, iris):
     import cupy
@@ -271,16 +271,16 @@ def test_bad_values_on_the_device(value, iris):
     bad = iris.copy()
     bad[3, 2] = value
     for call in (
-        lambda: TabuKMeans(3).fit(cupy.asarray(bad)),
+        lambda: QuantizedTabuKMeans(3).fit(cupy.asarray(bad)),
         lambda: KMeans(3).fit(cupy.asarray(bad)),
         lambda: KMeans(3, random_state=0).fit(iris, None).predict(cupy.asarray(bad)),
     ):
         with pytest.raises(ValueError, match=r"X contains"):
             call()
     with pytest.raises(ValueError, match="backend='numpy' cannot read device arrays"):
-        TabuKMeans(3, backend="numpy").fit(cupy.asarray(iris))
+        QuantizedTabuKMeans(3, backend="numpy").fit(cupy.asarray(iris))
     with pytest.raises(ValueError, match="has shape"):
-        TabuKMeans(3).fit(cupy.asarray(iris[0]))
+        QuantizedTabuKMeans(3).fit(cupy.asarray(iris[0]))
 
 
 @hostcuda

@@ -14,6 +14,8 @@ from gputabu import Points, Progress, Stop, lloyd, quantized, reassignment, relo
 from gputabu.algorithms import monitor as watching
 from gputabu.algorithms.monitor import Monitor
 from gputabu.algorithms.progress import ProgressEstimate
+from gputabu.backend.numpy.backend import NumpyBackend
+from gputabu.backend.tuning import Tuning
 
 SEARCHES = {
     "quantized": partial(quantized.search, init="random", refine="hartigan", max_iter=40),
@@ -119,8 +121,8 @@ def test_true_ends_it_with_the_best_so_far(search, backend, iris):
     np.testing.assert_array_equal(found.trace.current, whole.trace.current[:, :4])
 
 
-def test_no_further_batch_once_stopped(iris, monkeypatch):
-    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 2 * 32 * len(iris))
+def test_no_further_batch_once_stopped(iris):
+    two_at_a_time = partial(NumpyBackend, tuning=Tuning(batch_bytes=2 * 32 * len(iris)))
     numbers, told = [], []
 
     def stop(info):
@@ -128,7 +130,8 @@ def test_no_further_batch_once_stopped(iris, monkeypatch):
         told.append(info)
         return info.active.tolist() == [2, 3] and info.iteration == 2
 
-    found = quantized.search(iris, 3, restarts=7, max_iter=5, patience=5, refine="centroid", callback=stop)
+    found = quantized.search(iris, 3, restarts=7, max_iter=5, patience=5, refine="centroid", callback=stop,
+                             backend=two_at_a_time)  # fmt: skip
     assert found.stop is Stop.CALLBACK and len(found.inertias) == 4
     assert numbers == [[0, 1]] * 6 + [[2, 3]] * 2
     assert told[-1].done == 2 and told[-1].restarts == 7

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 if not shutil.which(os.environ.get("CXX", "g++")):
     pytest.skip("hostcuda needs g++", allow_module_level=True)
 

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sklearn import cluster, metrics
 
-from gputabu import KMeans, Points, TabuKMeans, Trace, plotting, quantized, select_k
+from gputabu import KMeans, Points, QuantizedTabuKMeans, TabuKMeans, Trace, plotting, quantized, select_k
 from gputabu.backend import open_backend
 from gputabu.plotting import clusters as partition
 from gputabu.plotting import frames as footage
@@ -38,7 +38,7 @@ def places(ax, label: str) -> np.ndarray:
 
 def test_clusters_in_two_features(ax):
     X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
-    model = TabuKMeans(2, random_state=0).fit(X)
+    model = QuantizedTabuKMeans(2, random_state=0).fit(X)
     assert plotting.clusters(X, model, ax) is ax
     assert labels(ax) == ["centres", "quantized means"]
     np.testing.assert_array_equal(places(ax, "centres"), model.cluster_centers_)
@@ -110,11 +110,11 @@ def test_device_arrays(iris, ax):
     import cupy
 
     X = cupy.asarray(iris)
-    model = TabuKMeans(3, init=[0, 60, 120], max_iter=5).fit(X)
+    model = QuantizedTabuKMeans(3, init=[0, 60, 120], max_iter=5).fit(X)
     plotting.clusters(X, model, ax)
     plotting.sizes(model, ax)
     plotting.silhouette(X, model, ax)
-    host = TabuKMeans(3, init=[0, 60, 120], max_iter=5).fit(iris)
+    host = QuantizedTabuKMeans(3, init=[0, 60, 120], max_iter=5).fit(iris)
     here, there = (footage.Footage.of(*each, None, 0, np.arange(5), None) for each in ((iris, host), (X, model)))
     for name in ("points", "labels", "path", "final", "leaders"):
         np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
@@ -166,7 +166,7 @@ def test_silhouettes_of_a_sample(iris, ax, monkeypatch):
         plotting.silhouette(iris, model, ax, sample=1)
 
 
-@pytest.mark.parametrize("model", [TabuKMeans, KMeans])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans, KMeans])
 def test_trace(model, iris, ax):
     fitted = model(3, random_state=0, init="random", n_init=4, max_iter=40).fit(iris)
     assert plotting.trace(fitted, ax) is ax
@@ -181,7 +181,7 @@ def test_trace(model, iris, ax):
 
 
 def test_a_start_far_above_does_not_flatten_the_trace(iris, ax):
-    fitted = TabuKMeans(3, init=[0, 1, 2], max_iter=60).fit(iris)
+    fitted = QuantizedTabuKMeans(3, init=[0, 1, 2], max_iter=60).fit(iris)
     plotting.trace(fitted, ax)
     assert ax.get_ylim()[1] < fitted.trace_.current[0, 0]
     assert ax.get_ylabel() == f"J (begun at {fitted.trace_.current[0, 0]:.6g})"
@@ -230,7 +230,7 @@ def test_selection_of_several_criteria(iris, ax):
 
 
 def test_a_figure_is_made_where_none_is_given(iris):
-    ax = plotting.trace(TabuKMeans(3, max_iter=5).fit(iris))
+    ax = plotting.trace(QuantizedTabuKMeans(3, max_iter=5).fit(iris))
     assert ax.figure.axes == [ax]
     plt.close(ax.figure)
 
@@ -254,7 +254,7 @@ def test_a_model_of_scikit_learn(iris, ax):
 
 def test_legends_are_not_over_the_data(iris, ax):
     for draw in (
-        lambda: plotting.clusters(iris, TabuKMeans(3, max_iter=5, random_state=0).fit(iris), ax),
+        lambda: plotting.clusters(iris, QuantizedTabuKMeans(3, max_iter=5, random_state=0).fit(iris), ax),
         lambda: plotting.trace(KMeans(3, random_state=0).fit(iris), ax),
     ):
         ax.clear()
@@ -292,7 +292,7 @@ def test_the_means_tell_the_tabu_list(scope):
 
 
 def test_a_film_of_a_tabu_search(iris, tmp_path):
-    model = TabuKMeans(3, init=[0, 1, 2], max_iter=12).fit(iris)
+    model = QuantizedTabuKMeans(3, init=[0, 1, 2], max_iter=12).fit(iris)
     seen = footage.Footage.of(iris, model, None, 0, np.arange(13), None)
     assert seen.tabu is not None and seen.leaders is not None
     means = model.trace_.means[0]
@@ -320,7 +320,7 @@ def test_a_film_has_the_last_improvement_in_it():
 
 def test_a_film_of_what_was_not_recorded(iris):
     """The clusters found, or those of centres that are given."""
-    model = TabuKMeans(3, neighbourhood="relocation", max_iter=4, patience=4, random_state=0).fit(iris)
+    model = TabuKMeans(3, max_iter=4, patience=4, random_state=0).fit(iris)
     shown = np.arange(3)
     seen = footage.Footage.of(iris, model, [0, 1], 0, shown, None)
     assert seen.size.endswith("as found") and seen.tabu is None
@@ -337,7 +337,7 @@ def test_a_film_of_what_was_not_recorded(iris):
 
 
 def test_films_check_their_parameters(iris, tmp_path):
-    model = TabuKMeans(3, init=[0, 1, 2], max_iter=3).fit(iris)
+    model = QuantizedTabuKMeans(3, init=[0, 1, 2], max_iter=3).fit(iris)
     with pytest.raises(ValueError, match="restart=1 must be an integer from 0 to 0"):
         plotting.animation(iris, model, restart=1)
     with pytest.raises(ValueError, match="frames=1 must be an integer >= 2"):

@@ -193,10 +193,10 @@ def test_blas_threads_change_nothing(dtype, monkeypatch):
     same(found[0], found[2])
 
 
-def test_batches_of_restarts_change_nothing(iris, monkeypatch, backend):
+def test_batches_of_restarts_change_nothing(iris, backend):
     whole = quantized.search(iris, 3, restarts=7, max_iter=30, backend=backend)
-    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 2 * 32 * len(iris))
-    same(whole, quantized.search(iris, 3, restarts=7, max_iter=30, backend=backend))
+    small = backend.tuned(batch_bytes=2 * 32 * len(iris))
+    same(whole, quantized.search(iris, 3, restarts=7, max_iter=30, backend=small))
 
 
 def test_stops_by_patience_and_by_budget(iris, backend):

@@ -11,14 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import oracle
 import pytest
-from conftest import blobs, same
+from conftest import Backend, blobs, same
 
-from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
+from gputabu import Points, QuantizedTabuKMeans, Stop, TabuKMeans, lloyd, relocation
 from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.canonical import in_order
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.arithmetic.rules import masses
 from gputabu.backend.loops import RelocationSettings
+from gputabu.backend.tuning import Tuning
 from gputabu.core import random as draws
 
 LINE = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [5.0], [5.0], [5.0], [5.0], [9.0]])  # duplicates
@@ -178,11 +179,11 @@ def test_equals_numpy(case, backend):
 
 @pytest.mark.numba
 @pytest.mark.parametrize("case", ["blobs", "single", "weights"])
-def test_numba_pass_by_pass_equals_whole_searches(case, monkeypatch):
+def test_numba_pass_by_pass_equals_whole_searches(case):
     X, k, more = CASES[case]
     whole = relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more)
-    monkeypatch.setattr("gputabu.backend.numba.relocation.small", lambda *_: False)
-    same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more))
+    passes = Backend("numba", Tuning(small_data=0, medium_data=0))
+    same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend=passes, **more))
 
 
 def test_a_batch_equals_single_runs(iris, backend):
@@ -258,8 +259,7 @@ def test_stops(iris, backend):
 def test_time_may_be_over_at_any_look_at_the_clock(backend, monkeypatch):
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr("gputabu.algorithms.monitor.time", clock)
-    if backend == "numba":
-        monkeypatch.setattr("gputabu.backend.numba.relocation.LONGEST", 2)  # iterations between two looks
+    backend = backend.tuned(longest_slice=2)
     for budget in range(16):
         found = relocation.search(LINE, 3, restarts=3, max_iter=50, max_time=budget, backend=backend)
         assert np.isfinite(found.inertias).all()
@@ -312,12 +312,12 @@ def test_lower_than_the_best_of_many_k_means():
 
 
 def test_estimator(iris):
-    model = TabuKMeans(5, neighbourhood="relocation", target=47.0, random_state=0).fit(iris)
+    model = TabuKMeans(5, target=47.0, random_state=0).fit(iris)
     assert model.stop_ is Stop.TARGET and model.inertia_ <= 47.0
     assert model.center_indices_ is None
     np.testing.assert_array_equal(model.predict(iris), model.labels_)
     with pytest.raises(ValueError, match="neighbourhood='nearby' must be one of"):
-        TabuKMeans(5, neighbourhood="nearby").fit(iris)
+        QuantizedTabuKMeans(5, neighbourhood="nearby").fit(iris)
 
 
 @pytest.mark.gpu
@@ -332,7 +332,7 @@ def test_reads_of_x(monkeypatch):
         return launch(opened, file, name, *rest, **more)
 
     monkeypatch.setattr(CudaBackend, "launch", counted)
-    monkeypatch.setattr("gputabu.algorithms.relocation.Roaming", functools.partial(RelocationSettings, more_steps=0))
+    monkeypatch.setattr(relocation, "RelocationSettings", functools.partial(RelocationSettings, more_steps=0))
     counts = []
     for iterations in (4, 14):
         passes.clear()

@@ -12,6 +12,7 @@ from scipy import sparse
 from gputabu import (
     KMeans,
     Points,
+    QuantizedTabuKMeans,
     TabuKMeans,
     TabuSearchClustering,
     chunked,
@@ -51,14 +52,14 @@ DATA = [
 @pytest.mark.parametrize(
     "fit",
     [
-        lambda bad: TabuKMeans(2).fit(bad),
+        lambda bad: QuantizedTabuKMeans(2).fit(bad),
         lambda bad: KMeans(2).fit(bad),
         lambda bad: quantized.search(bad, 2),
         lambda bad: lloyd.run(bad, 2),
         lambda bad: TabuSearchClustering(2).fit(bad),
         lambda bad: reassignment.search(bad, 2),
     ],
-    ids=["TabuKMeans", "KMeans", "search", "run", "TabuSearchClustering", "reassignment"],
+    ids=["QuantizedTabuKMeans", "KMeans", "search", "run", "TabuSearchClustering", "reassignment"],
 )
 def test_data(fit, bad, error, message):
     with pytest.raises(error, match=message):
@@ -127,8 +128,8 @@ LLOYD = [
 
 @pytest.mark.parametrize(
     ("model", "changes", "error", "message"),
-    [(model, *row) for model in (TabuKMeans, KMeans) for row in PARAMETERS]
-    + [(TabuKMeans, *row) for row in TABU]
+    [(model, *row) for model in (QuantizedTabuKMeans, KMeans) for row in PARAMETERS]
+    + [(QuantizedTabuKMeans, *row) for row in TABU]
     + [(KMeans, *row) for row in LLOYD]
     + [(TabuSearchClustering, *row) for row in PARAMETERS if "init" not in row[0]]
     + [(TabuSearchClustering, *row) for row in LABELS],
@@ -188,7 +189,7 @@ def test_a_device_needs_a_backend_with_devices(search):
         (np.full(20, 1e120), ValueError, r"sample_weight has maximum 1e\+120"),
     ],
 )
-@pytest.mark.parametrize("model", [TabuKMeans(2), KMeans(2)])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans(2), KMeans(2)])
 def test_weights(model, weights, error, message):
     with pytest.raises(error, match=message):
         model.fit(X, sample_weight=weights)
@@ -218,7 +219,7 @@ def test_fewer_points_than_clusters_among_those_of_positive_weight(backend):
         (">f8", np.float64),
     ],
 )
-@pytest.mark.parametrize("model", [TabuKMeans, KMeans])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans, KMeans])
 def test_dtypes_are_kept_or_widened(model, dtype, kept):
     data = (np.arange(40).reshape(20, 2) % 7).astype(dtype)
     fitted = model(2, random_state=0).fit(data)
@@ -276,9 +277,9 @@ def test_points_have_their_weights_already():
 
 def test_extremes_do_not_warn():
     """Warnings are errors here: what overflows inside is meant to, and decided canonically."""
-    TabuKMeans(2, random_state=0).fit(np.array([[0], [3e38], [-3e38]], np.float32))
+    QuantizedTabuKMeans(2, random_state=0).fit(np.array([[0], [3e38], [-3e38]], np.float32))
     lloyd.run(np.repeat([[0.0], [1e-99]], 5, axis=0), 3)
-    fitted = TabuKMeans(2, random_state=0).fit([[0.0], [1.0], [2.0], [1e100]], sample_weight=[1, 1, 1, 0])
+    fitted = QuantizedTabuKMeans(2, random_state=0).fit([[0.0], [1.0], [2.0], [1e100]], sample_weight=[1, 1, 1, 0])
     assert fitted.inertia_ == 0.5
     empty = lloyd.run([[0.0], [1.0], [2.0], [1e100]], 2, weights=[1, 1, 1, 0], init=[[0.0], [50.0]])
     assert empty.inertia == 0.5
@@ -287,7 +288,7 @@ def test_extremes_do_not_warn():
     lloyd.run([[1e-86], [0.0], [2e-86], [1e53]], 2, weights=[1, 2, 1, 0], init=[[0.0], [1.0]], refine="hartigan")
 
 
-@pytest.mark.parametrize("model", [TabuKMeans, partial(TabuKMeans, neighbourhood="relocation"), KMeans])
+@pytest.mark.parametrize("model", [QuantizedTabuKMeans, TabuKMeans, KMeans])
 @pytest.mark.parametrize(
     "X",
     [

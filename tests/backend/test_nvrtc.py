@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parents[2]
 #: Architectures that get every form of every kernel; the others, kin of these, get fewer.
 FULL, FEW = (70, 80, 90, 120), (75, 86, 89, 100)
 

@@ -56,7 +56,7 @@ def test_fit_prints_and_writes_nothing(iris_csv, tmp_path):
     facts = {line[:12].strip(): line[12:] for line in lines[: lines.index("")]}
     assert facts["J"] == "78.851441" and facts["clusters"] == "3" and facts["backend"] == "numpy"
     assert facts["columns"] == ", ".join(NAMES)
-    model = gputabu.TabuKMeans(3, random_state=0).fit(load_iris().data)
+    model = gputabu.QuantizedTabuKMeans(3, random_state=0).fit(load_iris().data)
     assert facts["iterations"] == str(model.n_iter_) and facts["stopped"] == str(model.stop_)
     table = lines[lines.index("") + 1 :]
     assert [line.split()[:2] for line in table[1:4]] == [
@@ -123,7 +123,7 @@ def test_arrays(tmp_path):
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["data"]["columns"] == ["3", "4"] and set(told["files"]) >= {"labels.npy", "report.html"}
-    model = gputabu.TabuKMeans(3, random_state=0).fit(X[:, 2:].astype("f4"))
+    model = gputabu.QuantizedTabuKMeans(3, random_state=0).fit(X[:, 2:].astype("f4"))
     assert told["inertia"] == model.inertia_
     np.testing.assert_array_equal(np.load(told["files"]["labels.npy"]), model.labels_)
     done = run("predict", tmp_path / "out", tmp_path / "a.npy", "--out", tmp_path / "again.npy")
@@ -135,9 +135,9 @@ def test_arrays(tmp_path):
     [
         (["--method", "k-means", "--refine", "hartigan"], gputabu.KMeans(4, refine="hartigan", random_state=0)),
         (["--init", "random", "--restarts", 3, "--max-iter", 9, "--patience", 5, "--seed", 7],
-         gputabu.TabuKMeans(4, init="random", n_init=3, max_iter=9, patience=5, random_state=7)),
+         gputabu.QuantizedTabuKMeans(4, init="random", n_init=3, max_iter=9, patience=5, random_state=7)),
         (["--neighbourhood", "relocation", "--target", 60, "--refine", "hartigan"],
-         gputabu.TabuKMeans(4, neighbourhood="relocation", target=60, refine="hartigan", random_state=0)),
+         gputabu.TabuKMeans(4, target=60, refine="hartigan", random_state=0)),
     ],
 )  # fmt: skip
 def test_options_reach_the_model(options, model, iris_csv):

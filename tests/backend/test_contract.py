@@ -8,7 +8,7 @@ from conftest import blobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gputabu import BackendUnavailable, KMeans, Points, TabuKMeans, chunked
+from gputabu import BackendUnavailable, KMeans, Points, QuantizedTabuKMeans, chunked
 from gputabu.backend import as_points, open_backend, resolve
 from gputabu.backend.arithmetic import certified
 from gputabu.backend.arithmetic.fixed_point import Grid, Totals
@@ -25,13 +25,15 @@ def canonical(X, centers):
 
 
 @pytest.fixture(params=["whole", "in pieces", "each alone"])
-def pieces(request, monkeypatch):
-    """Points and restarts as a whole, or a few at a time: by three threads, or each as if by a thread of its own."""
+def in_pieces(request, monkeypatch, backend):
+    """A backend that takes points and restarts as a whole, or a few at a time: by three threads, or each as if by a
+    thread of its own.
+    """
     if request.param != "whole":
-        monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 40)
-        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda: 3)
+        backend = backend.tuned(piece_elements=40, threads=3)
     if request.param == "each alone":  # whatever thread would have been the quickest
         monkeypatch.setattr(Workers, "map", lambda self, run, tasks: [run(iter([task])) for task in tasks])
+    return backend
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -87,12 +89,12 @@ def test_few_points_need_the_recheck(monkeypatch):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_totals_follow_the_labels_exactly(weighted, backend, pieces):
+def test_totals_follow_the_labels_exactly(weighted, in_pieces):
     """Adding up what assignments change gives the totals of the last labels, to the last bit."""
     X = blobs(500, 3, 4, dtype=np.float32)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
     rng = np.random.default_rng(1)
-    with open_backend(Points.of(X, weights), backend) as opened:
+    with open_backend(Points.of(X, weights), in_pieces) as opened:
         labels = opened.blank_labels(3)
         running = 0
         for _ in range(5):
@@ -112,10 +114,10 @@ def test_totals_follow_the_labels_exactly(weighted, backend, pieces):
                     np.testing.assert_allclose(means[r, k], expected, rtol=1e-13)
 
 
-def test_survey_finds_the_best_free_points(backend, pieces):
+def test_survey_finds_the_best_free_points(in_pieces):
     rng = np.random.default_rng(3)
     X = rng.integers(0, 6, size=(200, 2)).astype(float)
-    with open_backend(Points.of(X), backend) as opened:
+    with open_backend(Points.of(X), in_pieces) as opened:
         centers = np.array([[[1.0, 1], [4, 4], [40, 40]]])
         labels = opened.blank_labels(1)
         opened.assign(centers, labels)
@@ -136,14 +138,14 @@ def test_survey_finds_the_best_free_points(backend, pieces):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_spreads_are_sums_of_distances(dtype, weighted, backend, pieces):
+def test_spreads_are_sums_of_distances(dtype, weighted, in_pieces):
     rng = np.random.default_rng(5)
     X = (rng.normal(size=(700, 3)) + 50).astype(dtype)
     weights = rng.integers(0, 3, 700) * 0.7 if weighted else None
     centers = np.stack([X[:4], X[4:8] + 100]).astype(float)  # the second outside the box
     results = []
     for rows in (None, 11):
-        with open_backend(Points.of(X, weights, rows), backend) as opened:
+        with open_backend(Points.of(X, weights, rows), in_pieces) as opened:
             labels = opened.label(centers)
             results.append(opened.spreads(centers, labels))
             mine = [opened.fetch_labels(labels, r) for r in range(2)]
@@ -154,7 +156,7 @@ def test_spreads_are_sums_of_distances(dtype, weighted, backend, pieces):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
+def test_closest_points_are_the_first_of_equals(weighted, in_pieces):
     """Nothing but ties, some of them between points of weight 0."""
     X = np.random.default_rng(4).integers(0, 4, size=(120, 2)).astype(float)
     weights = np.tile([0.0, 1.0, 2.0], 40) if weighted else None
@@ -162,7 +164,7 @@ def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
     squares = canonical(X, centers)
     if weighted:
         squares[weights == 0] = np.inf
-    with open_backend(Points.of(X, weights), backend) as opened:
+    with open_backend(Points.of(X, weights), in_pieces) as opened:
         np.testing.assert_array_equal(opened.closest(centers), squares.argmin(axis=0))
         value, rows = opened.closest_partial(centers)
         np.testing.assert_array_equal(rows, squares.argmin(axis=0))
@@ -170,21 +172,21 @@ def test_closest_points_are_the_first_of_equals(weighted, backend, pieces):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_distances_are_roots_of_the_canonical_squares(dtype, backend, pieces):
+def test_distances_are_roots_of_the_canonical_squares(dtype, in_pieces):
     X = np.random.default_rng(6).normal(size=(90, 3)).astype(dtype)
     centers = X[:7].astype(float) + 0.1
-    with open_backend(Points.of(X), backend) as opened:
+    with open_backend(Points.of(X), in_pieces) as opened:
         found = opened.distances(centers)
     assert found.dtype == dtype
     np.testing.assert_array_equal(found, np.sqrt(canonical(X, centers)).astype(dtype))
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_farthest_points_are_the_first_of_equals(weighted, backend, pieces):
+def test_farthest_points_are_the_first_of_equals(weighted, in_pieces):
     X = np.random.default_rng(7).integers(0, 5, size=(100, 2)).astype(float)
     weights = np.tile([0.0, 1.0], 50) if weighted else None
     centers = np.array([[[0.0, 0], [4, 4]], [[2, 2], [0, 4]]])
-    with open_backend(Points.of(X, weights), backend) as opened:
+    with open_backend(Points.of(X, weights), in_pieces) as opened:
         labels = opened.label(centers)
         for r in range(2):
             mine = opened.fetch_labels(labels, r)
@@ -240,11 +242,11 @@ def test_labels_of_points_in_a_file_are_in_files(tmp_path):
     assert here.dtype == labels.dtype == np.int32
 
 
-def test_trials_change_totals_as_their_labels_say(backend, pieces):
+def test_trials_change_totals_as_their_labels_say(in_pieces):
     """Adopting a trial changes the totals by what the trial was said to change."""
     X = blobs(70, 2, 3)
     lot = TrialBatch(3, 1, np.array([4, 7], np.uint64), step=2, n_trials=5, limit=2**63)
-    with open_backend(Points.of(X, np.arange(70.0)), backend) as opened:
+    with open_backend(Points.of(X, np.arange(70.0)), in_pieces) as opened:
         labels = opened.label(np.stack([X[:3], X[3:6]]))
         changes, _ = opened.evaluate_trials_partial(labels, lot)
         for trial in range(5):
@@ -323,7 +325,7 @@ def test_a_numba_that_cannot_run_is_said_once_and_never_fallen_back_from(monkeyp
     import gputabu.backend
 
     with pytest.raises(BackendUnavailable, match="backend='numba' cannot run here: numba is not installed"):
-        TabuKMeans(1, backend="numba").fit([[0.0]])
+        QuantizedTabuKMeans(1, backend="numba").fit([[0.0]])
     assert resolve("auto") == "numpy"  # not installed is not mentioned
     reason = "numba cannot be imported (ImportError: Numba needs NumPy 2.2 or less)."
     monkeypatch.setattr(gputabu.backend, "installed", lambda name: name == "numba")

@@ -55,7 +55,7 @@ def sound_files(folder: Path) -> dict[str, bytes]:
     body = "\n".join(f"r{i}," + ",".join(map(str, row)) for i, row in enumerate(ROWS.tolist()))
     text = f'id,"x",y,z\n{body}\n'.encode()
     columns = pa.table({"id": [f"r{i}" for i in range(40)]} | dict(zip("xyz", ROWS.T, strict=True)))
-    gputabu.TabuKMeans(3, max_iter=5, random_state=0).fit(ROWS).save(folder / "model")
+    gputabu.QuantizedTabuKMeans(3, max_iter=5, random_state=0).fit(ROWS).save(folder / "model")
     zarr.save_array(folder / "a.zarr", ROWS)
     return {
         "model": (folder / "model").read_bytes(),
@@ -361,7 +361,7 @@ def test_a_file_whose_name_is_no_text(tmp_path):
 
 
 def test_a_film_escapes_its_name(tmp_path):
-    film = plotting.animation(ROWS, gputabu.TabuKMeans(2, max_iter=2, random_state=0).fit(ROWS), frames=2)
+    film = plotting.animation(ROWS, gputabu.QuantizedTabuKMeans(2, max_iter=2, random_state=0).fit(ROWS), frames=2)
     path = plotting.write(film, tmp_path / "<script>alert(1)<\N{FRACTION SLASH}script>.html")
     assert "<title>&lt;script&gt;" in path.read_text(encoding="utf-8")
     tally.tried("hostile names in pages and pictures")

@@ -22,11 +22,11 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import gputabu
-from gputabu import KMeans, TabuKMeans, TabuSearchClustering, load
+from gputabu import KMeans, QuantizedTabuKMeans, TabuKMeans, TabuSearchClustering, load
 
 MODELS = [
-    partial(TabuKMeans, max_iter=20),
-    partial(TabuKMeans, neighbourhood="relocation", max_iter=20, max_time=60.0),
+    partial(QuantizedTabuKMeans, max_iter=20),
+    partial(TabuKMeans, max_iter=20, max_time=60.0),
     partial(TabuSearchClustering, max_iter=20),
     KMeans,
 ]
@@ -53,7 +53,7 @@ def identical(a, b) -> None:
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> bytes:
     path = tmp_path_factory.mktemp("model") / "model.npz"
-    TabuKMeans(3, max_iter=5, random_state=0, backend="numpy").fit(X).save(path)
+    QuantizedTabuKMeans(3, max_iter=5, random_state=0, backend="numpy").fit(X).save(path)
     return path.read_bytes()
 
 
@@ -157,7 +157,9 @@ def test_classes_of_ones_own(tmp_path, saved):
     with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.KMeans"):
         Same(2).fit(X).save(tmp_path / "n")
     forged(saved, tmp_path / "o", estimator="Yours")
-    with pytest.raises(ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"):
+    with pytest.raises(
+        ValueError, match=r"o holds a 'Yours', which is none of QuantizedTabuKMeans, .*import the module"
+    ):
         load(tmp_path / "o")
 
 
@@ -244,9 +246,9 @@ def test_no_file(tmp_path):
         ({"version": 2}, r"was saved by a newer gputabu \(version 2 of the format, and this one reads up to 1\)"),
         ({"version": "x"}, "is damaged"),
         ({"version": None}, "is damaged"),
-        ({"estimator": "os.system"}, "holds a 'os.system', which is none of TabuKMeans"),
+        ({"estimator": "os.system"}, "holds a 'os.system', which is none of QuantizedTabuKMeans"),
         ({"estimator": ["KMeans"]}, "is damaged"),
-        ({"parameters": {"speed": 3}}, "has a parameter 'speed' that TabuKMeans does not know"),
+        ({"parameters": {"speed": 3}}, "has a parameter 'speed' that QuantizedTabuKMeans does not know"),
         ({"parameters": []}, "is damaged"),
         ({"fitted": {}}, "is damaged"),
         ({"fitted": {"fit": 1}}, "'fit' is not the name of a fitted attribute"),

@@ -22,7 +22,7 @@ def pages() -> list[str]:
     table = Table("a folder/" + "long" * 30 + "<b>.csv", NAMES, True, blobs(400, 4, 6))
     recipe = Preprocessing.of(table, "zscore")
     points = recipe.points(table)
-    model = gputabu.TabuKMeans(6, n_init=3, random_state=0, max_iter=50, backend="numpy").fit(points)
+    model = gputabu.QuantizedTabuKMeans(6, n_init=3, random_state=0, max_iter=50, backend="numpy").fit(points)
     found = gputabu.select_k(points, range(1, 8), ["silhouette", "bic"], backend="numpy")
     command = "gputabu fit '<b>.csv' -k 6 --out " + "/very/long" * 20
     account = FitSummary(table, recipe, points, model, 1.0, command)
@@ -54,7 +54,7 @@ def test_in_a_browser_nothing_is_clipped(pages, measured):
 def test_a_search_that_time_ended_is_not_promised_again(pages):
     assert "gives the same clusters, bit for bit" in pages[0]
     table = Table("a.csv", ("x",), True, np.arange(40.0)[:, None])
-    model = gputabu.TabuKMeans(3, random_state=0, max_time=0, backend="numpy").fit(table.values)
+    model = gputabu.QuantizedTabuKMeans(3, random_state=0, max_time=0, backend="numpy").fit(table.values)
     assert "may end elsewhere" in report.fit_page(
         FitSummary(table, Preprocessing.of(table), table.values, model, 1.0, "gputabu")
     )

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 from conftest import GPU, blobs, same
 
-from gputabu import KMeans, Points, TabuKMeans, chunked, lloyd, quantized, reassignment, relocation, select_k
+from gputabu import KMeans, Points, QuantizedTabuKMeans, chunked, lloyd, quantized, reassignment, relocation, select_k
 from gputabu.backend import open_backend
+from gputabu.backend.sharded import ShardedBackend
+from gputabu.backend.tuning import Tuning
 from gputabu.data.sources import Source, Streamed, ahead, is_source
 
 N = 3000
@@ -129,7 +131,7 @@ def test_numbers_that_are_rounded_are_warned_of(file):
 def test_estimators(file, tmp_path):
     X, weights = data(np.float32, True)
     source = chunked(file(X), chunk_bytes=5000)
-    model, read = (TabuKMeans(5, max_iter=10, random_state=0) for _ in range(2))
+    model, read = (QuantizedTabuKMeans(5, max_iter=10, random_state=0) for _ in range(2))
     model.fit(X, sample_weight=weights)
     read.fit(source, sample_weight=weights, labels_out=tmp_path / "labels.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "labels.npy"), model.labels_)
@@ -141,7 +143,7 @@ def test_estimators(file, tmp_path):
     np.testing.assert_array_equal(read.predict(source), into)
     np.testing.assert_array_equal(read.transform(source), model.transform(X))
     assert read.score(source, sample_weight=weights) == model.score(X, sample_weight=weights)
-    with pytest.raises(ValueError, match="X has 2 features, but TabuKMeans is expecting 3"):
+    with pytest.raises(ValueError, match="X has 2 features, but QuantizedTabuKMeans is expecting 3"):
         read.predict(chunked(X[:, :2].copy(), chunk_bytes=800))
 
 
@@ -342,11 +344,20 @@ def test_passes_read_once_and_potentials_not_at_all():
 def test_streamed_through_devices(devices, monkeypatch, file):
     import cupy
 
+    from gputabu.backend.cuda.backend import CudaBackend
+
+    def streamed(points):
+        """Nothing stays on a device."""
+        tuning = Tuning(resident_share=0.0)
+        if devices is None:
+            return CudaBackend(points, tuning=tuning)
+        cuts = [0, points.n // 2, points.n]
+        return ShardedBackend(points, [CudaBackend(points.part(*cuts[i : i + 2]), i, tuning) for i in devices])
+
     X, weights = data(np.float32, True)
     whole = quantized.search(X, 5, weights=weights, max_iter=6, backend="numpy")
     monkeypatch.setattr(cupy._hostcuda.settings, "devices", 2)
-    monkeypatch.setattr("gputabu.backend.cuda.points.RESIDENT_SHARE", 0.0)
     source = chunked(file(X), chunk_bytes=9000)
-    with open_backend(Points.of(source), "cuda", 0) as opened:
+    with CudaBackend(Points.of(source), 0, Tuning(resident_share=0.0)) as opened:
         assert opened.chunks.resident is None and opened.chunks.buffers[0].rows == 750
-    same(quantized.search(source, 5, weights=weights, max_iter=6, backend="cuda", device=devices), whole)
+    same(quantized.search(source, 5, weights=weights, max_iter=6, backend=streamed), whole)

@@ -14,7 +14,7 @@ import kept_fits
 import numpy as np
 import pytest
 import tally
-from conftest import BACKENDS, blobs, same
+from conftest import BACKENDS, Backend, blobs, same
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -22,10 +22,10 @@ from sklearn.base import clone
 import gputabu
 from gputabu import Points, Stop, lloyd, quantized, reassignment, relocation
 from gputabu.algorithms import checkpoint as checkpoints
-from gputabu.algorithms import restarts as runs
-from gputabu.algorithms import tabu_list as tabu
 from gputabu.algorithms.checkpoint import Checkpoint
+from gputabu.algorithms.restarts import POINT_BYTES, fingerprint
 from gputabu.backend import open_backend
+from gputabu.backend.tuning import Tuning
 
 ROW = "Fit continued from a checkpoint"
 
@@ -73,26 +73,25 @@ def written(monkeypatch):
     return files
 
 
-@pytest.fixture
-def small_batches(monkeypatch):
-    """Two restarts at a time."""
-    monkeypatch.setattr(tabu, "BATCH_BYTES", 2 * tabu.POINT_BYTES * len(X))
+#: Two restarts at a time.
+SMALL = {"batch_bytes": 2 * POINT_BYTES * len(X)}
+TWO_AT_A_TIME = Backend("numpy", Tuning(**SMALL))
 
 
-def test_from_every_write_the_same_end(run, tmp_path, written, small_batches, monkeypatch):
+def test_from_every_write_the_same_end(run, tmp_path, written, monkeypatch):
     """Whatever was written last when a process was killed."""
-    whole = run(backend="numpy")
+    whole = run(backend=TWO_AT_A_TIME)
     path = tmp_path / "fit.ckpt"
-    same(run(checkpoint=path, backend="numpy"), whole)
+    same(run(checkpoint=path, backend=TWO_AT_A_TIME), whole)
     left = written.copy()
     assert len(left) > 4
     monkeypatch.setattr(checkpoints, "EVERY", np.inf)
     for content in left:
         path.write_bytes(content)
-        same(run(checkpoint=path, backend="numpy"), whole)
+        same(run(checkpoint=path, backend=TWO_AT_A_TIME), whole)
         tally.tried(ROW)
     monkeypatch.setattr(Checkpoint, "stage", None)  # nothing is left to do
-    same(run(checkpoint=path, backend="numpy"), whole)
+    same(run(checkpoint=path, backend=TWO_AT_A_TIME), whole)
 
 
 #: What the file says of a fit, and the stages that it has; a file of today is read by the versions of tomorrow.
@@ -141,17 +140,17 @@ def test_names_in_the_file_are_a_format(case, tmp_path, written, monkeypatch):
 
 
 @pytest.mark.parametrize("backend", BACKENDS[1::2], indirect=True)
-def test_one_backend_goes_on_where_another_was(run, backend, tmp_path, written, small_batches):
+def test_one_backend_goes_on_where_another_was(run, backend, tmp_path, written):
     """From NumPy to another and back, which then reads the points from a file."""
     path = tmp_path / "fit.ckpt"
-    whole = run(checkpoint=path, backend="numpy")
+    whole = run(checkpoint=path, backend=TWO_AT_A_TIME)
     path.write_bytes(written[len(written) // 3])
     written.clear()
-    same(run(checkpoint=path, backend=backend), whole)
+    same(run(checkpoint=path, backend=backend.tuned(**SMALL)), whole)
     path.write_bytes(written[len(written) // 2])
     np.save(tmp_path / "X.npy", X)
     mapped = gputabu.chunked(tmp_path / "X.npy", chunk_bytes=7 * X[0].nbytes)
-    same(run(X=mapped, checkpoint=path, backend="numpy"), whole)
+    same(run(X=mapped, checkpoint=path, backend=TWO_AT_A_TIME), whole)
     tally.tried(ROW, 2)
 
 
@@ -159,9 +158,9 @@ class Stopped(Exception):
     pass
 
 
-def test_an_exception_leaves_all_that_was_done(run, tmp_path, small_batches):
+def test_an_exception_leaves_all_that_was_done(run, tmp_path):
     """Nothing was due to be written: it is on the way out, also if a callback raises."""
-    whole, path, seen = run(backend="numpy"), tmp_path / "fit.ckpt", []
+    whole, path, seen = run(backend=TWO_AT_A_TIME), tmp_path / "fit.ckpt", []
 
     def stop(progress):
         seen.append((progress.phase, progress.iteration, progress.done))
@@ -170,7 +169,7 @@ def test_an_exception_leaves_all_that_was_done(run, tmp_path, small_batches):
 
     for _ in range(100):
         try:
-            found = run(checkpoint=path, callback=stop, backend="numpy")
+            found = run(checkpoint=path, callback=stop, backend=TWO_AT_A_TIME)
         except Stopped:
             continue
         break
@@ -178,9 +177,9 @@ def test_an_exception_leaves_all_that_was_done(run, tmp_path, small_batches):
     assert len(seen) >= 3
 
 
-def test_ctrl_c_leaves_a_checkpoint(run, tmp_path, small_batches):
+def test_ctrl_c_leaves_a_checkpoint(run, tmp_path):
     path = tmp_path / "fit.ckpt"
-    whole = run(backend="numpy")
+    whole = run(backend=TWO_AT_A_TIME)
     for _ in range(60):
         asked = []
 
@@ -189,16 +188,16 @@ def test_ctrl_c_leaves_a_checkpoint(run, tmp_path, small_batches):
             if len(asked) == 2:
                 os.kill(os.getpid(), signal.SIGINT)
 
-        found = run(checkpoint=path, callback=press, backend="numpy")
+        found = run(checkpoint=path, callback=press, backend=TWO_AT_A_TIME)
         if found.stop is not Stop.INTERRUPTED:
             break
     same(found, whole)
 
 
 @pytest.mark.parametrize("name", ["quantized", "relocation"])
-def test_time_is_that_of_a_call(name, tmp_path, small_batches):
+def test_time_is_that_of_a_call(name, tmp_path):
     search, settings = SEARCHES[name]
-    settings = {"n_clusters": 4, "seed": 3, "backend": "numpy", **settings}
+    settings = {"n_clusters": 4, "seed": 3, "backend": TWO_AT_A_TIME, **settings}
     whole, path = search(X, **settings), tmp_path / "fit.ckpt"
     first = search(X, checkpoint=path, max_time=0.0, **settings)
     assert first.stop is Stop.MAX_TIME
@@ -252,13 +251,13 @@ def test_other_points_are_said(tmp_path):
         lloyd.run(X.astype(np.float32), **settings)
 
 
-def test_the_print_of_points_is_the_same_for_all(backend):
+def test_the_fingerprint_of_points_is_the_same_for_all(backend):
     """For any chunks, weights of one or none, and every backend."""
     with open_backend(Points.of(X), "numpy") as opened:
-        expected = runs.fingerprint(opened)
+        expected = fingerprint(opened)
     for rows in (1, 7, 40):
         with open_backend(Points.of(X, None, rows), backend) as opened:
-            assert runs.fingerprint(opened) == expected
+            assert fingerprint(opened) == expected
 
 
 @pytest.fixture(scope="module")
@@ -353,7 +352,7 @@ def test_where_a_checkpoint_cannot_be(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["fit.ckpt"]
 
 
-@pytest.mark.parametrize("kind", [gputabu.TabuKMeans, gputabu.KMeans, gputabu.TabuSearchClustering])
+@pytest.mark.parametrize("kind", [gputabu.QuantizedTabuKMeans, gputabu.KMeans, gputabu.TabuSearchClustering])
 def test_estimators(kind, tmp_path):
     path = str(tmp_path / "fit.ckpt")
     model = kind(4, max_iter=5, checkpoint=path, random_state=0).fit(X)

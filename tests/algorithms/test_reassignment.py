@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import oracle
@@ -18,6 +19,8 @@ from gputabu.algorithms.reassignment import Plan
 from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.contract import TrialBatch
+from gputabu.backend.numpy.backend import NumpyBackend
+from gputabu.backend.tuning import Tuning
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
 
@@ -197,29 +200,26 @@ def test_a_batch_equals_single_runs(iris, dtype, refine, backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_chunks_and_batches_change_nothing(dtype, weighted, monkeypatch, backend):
+def test_chunks_and_batches_change_nothing(dtype, weighted, backend):
     X = blobs(1103, 5, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
 
-    def run(rows):
+    def run(rows, backend=backend):
         points = Points.of(X, weights, chunk_rows=rows)
         return reassignment.search(points, 6, restarts=3, max_iter=3, n_trials=4, backend=backend)
 
     whole = run(None)
     for rows in (7, 1000, len(X)):
         same(whole, run(rows))
-    monkeypatch.setattr("gputabu.algorithms.restarts.BATCH_BYTES", 1)
-    same(whole, run(None))
+    same(whole, run(None, backend.tuned(batch_bytes=1)))
 
 
-def test_pieces_and_threads_change_nothing(monkeypatch):
+def test_pieces_and_threads_change_nothing():
     X = blobs(3000, 4, 5)
     whole = reassignment.search(X, 5, restarts=3, max_iter=5)
-    monkeypatch.setattr("gputabu.backend.numpy.tiling.PIECE_ELEMENTS", 1 << 12)
-    for threads in ("1", "2", "5"):
-        monkeypatch.setenv("OMP_NUM_THREADS", threads)
-        monkeypatch.setattr("gputabu.backend.numpy.threads.thread_count", lambda threads=threads: int(threads))
-        same(whole, reassignment.search(X, 5, restarts=3, max_iter=5))
+    for threads in (1, 2, 5):
+        small = partial(NumpyBackend, tuning=Tuning(piece_elements=1 << 12, threads=threads))
+        same(whole, reassignment.search(X, 5, restarts=3, max_iter=5, backend=small))
 
 
 def test_scales_and_offsets_change_nothing():

@@ -13,14 +13,14 @@ import time
 import pytest
 from conftest import same
 
-from gputabu import KMeans, Stop, TabuKMeans, lloyd, quantized, relocation, select_k
-from gputabu.algorithms import progress_bars as bars
+from gputabu import KMeans, QuantizedTabuKMeans, Stop, lloyd, quantized, relocation, select_k
+from gputabu.algorithms import progress_bar as bars
 
 FIT = """
 import numpy as np
-from gputabu import TabuKMeans
+from gputabu import QuantizedTabuKMeans
 X = np.random.default_rng(0).normal(size=(2000, 5)) * 1e6
-TabuKMeans(8, n_init=30, max_iter=100000, patience=100000, max_time=1.0, random_state=0, backend="numpy",
+QuantizedTabuKMeans(8, n_init=30, max_iter=100000, patience=100000, max_time=1.0, random_state=0, backend="numpy",
            progress=True, verbose=1).fit(X)
 """
 
@@ -90,7 +90,7 @@ def test_without_a_terminal_a_line_every_few_seconds(monkeypatch, capsys, iris, 
 def test_whole_restarts_in_compiled_code_are_glanced_at(search, iris, monkeypatch, capsys):
     monkeypatch.setattr("gputabu.algorithms.monitor.INTERVAL", 0.0)
     monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
-    monkeypatch.setattr("gputabu.algorithms.monitor.Watch.tell", lambda *_: pytest.fail("pass by pass"))
+    monkeypatch.setattr("gputabu.algorithms.monitor.Monitor.report", lambda *_: pytest.fail("pass by pass"))
     search(iris, 3, restarts=4, init="random", backend="numba", progress=True)
     lines = capsys.readouterr().err.splitlines()
     assert lines and any("best J 7" in line or "best J 14" in line for line in lines)
@@ -100,9 +100,9 @@ def test_the_bar_closes_however_a_search_ends(monkeypatch, capsys, iris):
     terminal = as_terminal(monkeypatch, capsys)
     from tqdm.auto import tqdm
 
-    TabuKMeans(3, max_iter=20, random_state=0, progress=True).fit(iris)
+    QuantizedTabuKMeans(3, max_iter=20, random_state=0, progress=True).fit(iris)
     assert "|" in terminal() and terminal().endswith("\n")
-    stopped = TabuKMeans(3, max_iter=20, progress=True, callback=lambda info: info.iteration == 2).fit(iris)
+    stopped = QuantizedTabuKMeans(3, max_iter=20, progress=True, callback=lambda info: info.iteration == 2).fit(iris)
     assert stopped.stop_ is Stop.CALLBACK
     for error in (LookupError, KeyboardInterrupt):
 
@@ -121,7 +121,7 @@ def test_handlers_are_as_they_were(monkeypatch, capsys, iris):
     logging.getLogger("gputabu").addHandler(handler)
     try:
         before = list(logging.getLogger("gputabu").handlers)
-        TabuKMeans(3, max_iter=5, progress=True, verbose=1).fit(iris)
+        QuantizedTabuKMeans(3, max_iter=5, progress=True, verbose=1).fit(iris)
         assert logging.getLogger("gputabu").handlers == before
     finally:
         logging.getLogger("gputabu").removeHandler(handler)

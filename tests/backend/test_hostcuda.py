@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-HOSTCUDA = pathlib.Path(__file__).parent / "hostcuda"
+HOSTCUDA = pathlib.Path(__file__).parents[1] / "hostcuda"
 if not shutil.which(os.environ.get("CXX", "g++")):
     pytest.skip("hostcuda needs g++", allow_module_level=True)
 

@@ -3,36 +3,38 @@
 import logging
 import multiprocessing
 import os
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from conftest import blobs, same
 
-from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized
+from gputabu import KMeans, Points, QuantizedTabuKMeans, lloyd, quantized
+from gputabu.backend.tuning import Tuning
 
 kernels = pytest.importorskip("gputabu.backend.numba.kernels", exc_type=ImportError)
 from gputabu.algorithms.monitor import Monitor  # noqa: E402
 from gputabu.backend.numba import backend as numba_ops  # noqa: E402
-from gputabu.backend.numba import restarts as numba_restarts
+from gputabu.backend.numba import restarts as numba_restarts  # noqa: E402
 from gputabu.backend.numba.backend import NumbaBackend  # noqa: E402
 from gputabu.backend.numpy.backend import NumpyBackend  # noqa: E402
 
 pytestmark = pytest.mark.numba
+NO_PASS_IS_SHORT = partial(NumbaBackend, tuning=Tuning(short_pass=0))
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize(("n", "d", "k"), [(5000, 3, 7), (3000, 20, 300), (9000, 1, 2)])
 def test_passes_equal_numpy_for_any_threads(threads, n, d, k, monkeypatch):
     """Few features are swept, many go through BLAS; more centres than a tile; several pieces and blocks."""
-    monkeypatch.setattr(numba_ops, "FEW", 0)
     monkeypatch.setattr(numba_ops, "FEWEST", 1)
     X, weights = blobs(n, d, 5, seed=d), np.random.default_rng(0).integers(0, 3, n).astype(float)
     points = Points.of(X, weights, chunk_rows=n // 2 + 1)
     centers = X[None, :k].astype(float)
     tabu = np.arange(k).reshape(1, k, 1)
     found = []
-    for opened in (NumbaBackend(points, threads), NumpyBackend(points)):
+    for opened in (NumbaBackend(points, Tuning(short_pass=0, threads=threads)), NumpyBackend(points)):
         with opened:
             labels = opened.blank_labels(1)
             change = opened.assign(centers, labels)
@@ -47,14 +49,13 @@ def test_passes_equal_numpy_for_any_threads(threads, n, d, k, monkeypatch):
 @pytest.mark.parametrize("far", [0.0, 1e6, 1e25, 1e60])
 def test_what_float32_cannot_tell_is_decided_canonically(far, monkeypatch):
     """Points a few 2^-52 from the middle between centres, alone and beside one far outlier that ruins the scores."""
-    monkeypatch.setattr(numba_ops, "FEW", 0)
     steps = np.arange(-40, 41) * 2.0**-50
     X = np.stack([1.5 + steps, 3.0 - steps], axis=1)
     X = np.concatenate([X, [[1.0, 3.0], [2.0, 3.0], [1.5, 2.5], [far, far]]])
     centers = np.array([[[1.0, 3.0], [2.0, 3.0], [1.5, 2.5], [1.5, 3.5], [far, far]]])
-    with NumbaBackend(Points.of(X)) as ours, NumpyBackend(Points.of(X)) as theirs:
+    with NumbaBackend(Points.of(X), Tuning(short_pass=0)) as ours, NumpyBackend(Points.of(X)) as theirs:
         np.testing.assert_array_equal(ours.label(centers), theirs.label(centers))
-        labels = ours.blank(1), theirs.blank(1)
+        labels = ours.blank_labels(1), theirs.blank_labels(1)
         ours.assign(centers, labels[0])
         theirs.assign(centers, labels[1])
         np.testing.assert_array_equal(*labels)
@@ -62,21 +63,19 @@ def test_what_float32_cannot_tell_is_decided_canonically(far, monkeypatch):
 
 def test_centres_outside_the_box_of_the_points(monkeypatch):
     """Whole restarts leave these to the passes, whose scores may not be trusted for centres so far out."""
-    monkeypatch.setattr(numba_ops, "FEW", 0)
     X = blobs(600, 3, 4)
     for scale in (1e2, 1e15, 1e30):
         init = np.random.default_rng(0).normal(scale=scale, size=(5, 3))
-        same(lloyd.run(X, 5, init=init, backend="numba"), lloyd.run(X, 5, init=init, backend="numpy"))
+        same(lloyd.run(X, 5, init=init, backend=NO_PASS_IS_SHORT), lloyd.run(X, 5, init=init, backend="numpy"))
 
 
 def test_read_only_points_are_not_another_type(tmp_path, monkeypatch):
-    monkeypatch.setattr(numba_ops, "FEW", 0)
     X = blobs(700, 4, 3)
     np.save(tmp_path / "x.npy", X)
-    quantized.search(X, 3, backend="numba", max_iter=5)
+    quantized.search(X, 3, backend=NO_PASS_IS_SHORT, max_iter=5)
     entries = [kernels.run_restart, kernels.assign_rows, kernels.survey_rows, kernels.cover_rows]
     before = [len(entry.signatures) for entry in entries]
-    found = quantized.search(np.load(tmp_path / "x.npy", mmap_mode="r"), 3, backend="numba", max_iter=5)
+    found = quantized.search(np.load(tmp_path / "x.npy", mmap_mode="r"), 3, backend=NO_PASS_IS_SHORT, max_iter=5)
     same(found, quantized.search(X, 3, backend="numpy", max_iter=5))
     assert [len(entry.signatures) for entry in entries] == before
 
@@ -88,9 +87,9 @@ def test_long_traces_are_made_pass_by_pass(iris, monkeypatch):
 
 
 def test_a_restart_goes_on_where_a_slice_ended(iris, monkeypatch):
-    whole = TabuKMeans(3, init="random", n_init=4, random_state=0, backend="numba").fit(iris)
+    whole = QuantizedTabuKMeans(3, init="random", n_init=4, random_state=0, backend="numba").fit(iris)
     monkeypatch.setattr(numba_restarts, "SLICE", 1)
-    sliced = TabuKMeans(3, init="random", n_init=4, random_state=0, backend="numba").fit(iris)
+    sliced = QuantizedTabuKMeans(3, init="random", n_init=4, random_state=0, backend="numba").fit(iris)
     np.testing.assert_array_equal(whole.trace_.current, sliced.trace_.current)
 
 
