@@ -98,8 +98,8 @@ def test_a_search_goes_on_in_its_scope(scope):
     with open_backend(Points.of(LINE), "numpy") as opened:
         state = quantized.begin(opened, means, plan)
         best = {"cost": state.best.cost, "best": means, "stale": state.best.stale}
-        again = quantized.resume(opened, {"means": means, "tabu": state.memory.rows, **best}, plan)
-    assert again.memory.shared == state.memory.shared == (scope == "global")
+        again = quantized.resume(opened, {"means": means, "tabu": state.tabu.rows, **best}, plan)
+    assert again.tabu.shared == state.tabu.shared == (scope == "global")
 
 
 def test_more_neighbours_than_points_are_as_many_as_points(backend):

@@ -12,7 +12,7 @@ import pytest
 from conftest import GPU, blobs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_cuda import draw_problem
+from problems import draw_problem
 
 from gputabu import Points, Stop, TabuSearchClustering, lloyd, reassignment
 from gputabu.algorithms.reassignment import Plan

@@ -13,7 +13,7 @@ import oracle
 import pytest
 from conftest import Backend, blobs, same
 
-from gputabu import Points, QuantizedTabuKMeans, Stop, TabuKMeans, lloyd, relocation
+from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
 from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.canonical import in_order
 from gputabu.backend.arithmetic.fixed_point import Totals
@@ -314,10 +314,11 @@ def test_lower_than_the_best_of_many_k_means():
 def test_estimator(iris):
     model = TabuKMeans(5, target=47.0, random_state=0).fit(iris)
     assert model.stop_ is Stop.TARGET and model.inertia_ <= 47.0
-    assert model.center_indices_ is None
+    assert not hasattr(model, "center_indices_")
     np.testing.assert_array_equal(model.predict(iris), model.labels_)
-    with pytest.raises(ValueError, match="neighbourhood='nearby' must be one of"):
-        QuantizedTabuKMeans(5, neighbourhood="nearby").fit(iris)
+    again = TabuKMeans(5, candidates=3, tenure=1, go_back=5, returns=2, max_iter=20, random_state=4).fit(iris)
+    options = {"candidates": 3, "tenure": 1, "go_back": 5, "returns": 2, "max_iter": 20, "seed": 4}
+    np.testing.assert_array_equal(again.trace_.current, relocation.search(iris, 5, **options).trace.current)
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ from gputabu.core import random as draws
 
 def starts(X, k, method, backend, weights=None, restarts=(0,), seed=0, trials=None, chunk_rows=None):
     with open_backend(Points.of(X, weights, chunk_rows), backend) as opened:
-        return seeding.starts(opened, method, k, seed, trials).indices(list(restarts))
+        return seeding.Init.checked(method, k, seed, opened.points.shape, trials).indices(opened, list(restarts))
 
 
 @pytest.mark.parametrize("method", seeding.METHODS)

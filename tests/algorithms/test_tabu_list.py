@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gputabu.algorithms import tabu_list as tabu
+from gputabu.algorithms.restarts import POINT_BYTES, batches
 from gputabu.algorithms.tabu_list import Best, RecentMoves, TabuList
 from gputabu.backend.arithmetic.constants import NOISE
 from gputabu.backend.arithmetic.rules import lowest
+from gputabu.backend.tuning import Tuning
 
 
 def filled(rows, shared: bool = False) -> TabuList:
@@ -147,9 +148,9 @@ def test_rounding_is_no_improvement():
     assert lowest(np.array([2e8, 1e8, np.nextafter(1e8, 0)])) == 1
 
 
-def test_batches_hold_every_restart_once(monkeypatch):
-    monkeypatch.setattr(tabu, "BATCH_BYTES", 10 * tabu.POINT_BYTES * 7)
-    assert [list(batch) for batch in tabu.batches(range(25), 7)] == [
+def test_batches_hold_every_restart_once():
+    ten = Tuning(batch_bytes=10 * POINT_BYTES * 7)
+    assert [list(batch) for batch in batches(range(25), 7, ten)] == [
         list(range(10)), list(range(10, 20)), list(range(20, 25)),
     ]  # fmt: skip
-    assert [len(batch) for batch in tabu.batches([3, 1, 2], 10**9)] == [1, 1, 1]
+    assert [len(batch) for batch in batches([3, 1, 2], 10**9, ten)] == [1, 1, 1]

@@ -7,6 +7,7 @@ import pytest
 from conftest import GPU, blobs, same
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from problems import draw_problem
 
 from gputabu import KMeans, QuantizedTabuKMeans, lloyd, quantized
 from gputabu.backend import open_backend
@@ -14,7 +15,6 @@ from gputabu.data.points import Points
 
 pytestmark = pytest.mark.gpu
 hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="changes what only hostcuda can: threads, memory, devices")
-WIDTHS = [1, 2, 3, 7, 15, 16, 17, 31, 33, 100, 129, 513]
 
 
 @pytest.fixture
@@ -27,28 +27,6 @@ def knobs():
     yield control
     vars(control.settings).update(before)
     control.set_seed(0)
-
-
-def draw_problem(data):
-    """A small data set with ties and duplicates, a K that fits no tile, weights or none."""
-    n = data.draw(st.integers(1, 90), "N")
-    d = data.draw(st.sampled_from(WIDTHS), "d")
-    k = data.draw(st.integers(1, min(n, 21)), "K")
-    seed = data.draw(st.integers(0, 2**31), "seed")
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d))
-    kind = data.draw(st.sampled_from(["noise", "grid", "duplicates", "far"]), "kind")
-    if kind == "grid":
-        X = np.rint(X)
-    elif kind == "duplicates":
-        X = X[rng.integers(n, size=n)]
-    elif kind == "far":
-        X = 1000 + 0.01 * X
-    weights = rng.integers(0, 3, n) + rng.random(n) if data.draw(st.booleans(), "weighted") else None
-    if weights is not None and data.draw(st.booleans(), "zeros"):
-        weights[rng.integers(n)] = 0
-        weights[0] = 1
-    return X.astype(data.draw(st.sampled_from([np.float32, np.float64]), "dtype")), k, weights, seed
 
 
 @pytest.mark.parametrize("scope", ["cluster", "global"])

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from gputabu import cli, datasets, lloyd, quantized, reassignment
 from gputabu.cli.output import markup
 from gputabu.cli.reproduce import experiments
-from gputabu.cli.reproduce.command import records as outcomes
+from gputabu.cli.reproduce import records as outcomes
 from gputabu.cli.reproduce.paper import TABLES
 from gputabu.cli.reproduce.verdicts import Sample, judge
 from gputabu.core.results import Stop

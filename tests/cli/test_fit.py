@@ -56,7 +56,7 @@ def test_fit_prints_and_writes_nothing(iris_csv, tmp_path):
     facts = {line[:12].strip(): line[12:] for line in lines[: lines.index("")]}
     assert facts["J"] == "78.851441" and facts["clusters"] == "3" and facts["backend"] == "numpy"
     assert facts["columns"] == ", ".join(NAMES)
-    model = gputabu.QuantizedTabuKMeans(3, random_state=0).fit(load_iris().data)
+    model = gputabu.TabuKMeans(3, random_state=0).fit(load_iris().data)
     assert facts["iterations"] == str(model.n_iter_) and facts["stopped"] == str(model.stop_)
     table = lines[lines.index("") + 1 :]
     assert [line.split()[:2] for line in table[1:4]] == [
@@ -123,7 +123,7 @@ def test_arrays(tmp_path):
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert told["data"]["columns"] == ["3", "4"] and set(told["files"]) >= {"labels.npy", "report.html"}
-    model = gputabu.QuantizedTabuKMeans(3, random_state=0).fit(X[:, 2:].astype("f4"))
+    model = gputabu.TabuKMeans(3, random_state=0).fit(X[:, 2:].astype("f4"))
     assert told["inertia"] == model.inertia_
     np.testing.assert_array_equal(np.load(told["files"]["labels.npy"]), model.labels_)
     done = run("predict", tmp_path / "out", tmp_path / "a.npy", "--out", tmp_path / "again.npy")
@@ -135,9 +135,9 @@ def test_arrays(tmp_path):
     [
         (["--method", "k-means", "--refine", "hartigan"], gputabu.KMeans(4, refine="hartigan", random_state=0)),
         (["--init", "random", "--restarts", 3, "--max-iter", 9, "--patience", 5, "--seed", 7],
-         gputabu.QuantizedTabuKMeans(4, init="random", n_init=3, max_iter=9, patience=5, random_state=7)),
-        (["--neighbourhood", "relocation", "--target", 60, "--refine", "hartigan"],
-         gputabu.TabuKMeans(4, target=60, refine="hartigan", random_state=0)),
+         gputabu.TabuKMeans(4, init="random", n_init=3, max_iter=9, patience=5, random_state=7)),
+        (["--target", 60, "--refine", "lloyd"], gputabu.TabuKMeans(4, target=60, refine="lloyd", random_state=0)),
+        (["--method", "quantized", "--patience", 20], gputabu.QuantizedTabuKMeans(4, patience=20, random_state=0)),
     ],
 )  # fmt: skip
 def test_options_reach_the_model(options, model, iris_csv):
@@ -166,10 +166,10 @@ def test_a_fit_from_the_centres_of_another(iris_csv, tmp_path):
         (["-k", 3, "--columns", "petal"], "--columns=petal: "),
         (["-k", 3, "--id", "plant", "--scale", "log"], "scale='log' must be one of"),
         (["-k", 3, "--id", "plant", "--restarts", 0], "--restarts=0 must be an integer >= 1."),
-        (["-k", 3, "--id", "plant", "--method", "dbscan"], "--method='dbscan' must be one of 'tabu', 'k-means'."),
+        (["-k", 3, "--id", "plant", "--method", "dbscan"], "--method='dbscan' must be one of 'tabu', 'quantized', 'k-means'."),
         (["-k", 3, "--id", "plant", "--method", "k-means", "--patience", 3], "--patience=3 does not go with --method"),
         (["-k", 3, "--id", "plant", "--init", "nowhere.csv"], "--init=nowhere.csv must be k-means++, random or a file"),
-        (["-k", 3, "--id", "plant", "--neighbourhood", "n"], "neighbourhood='n' must be one of"),
+        (["-k", 3, "--id", "plant", "--refine", "n"], "refine='n' must be one of"),
         (["-k", 3, "--id", "plant", "--delimiter", "::"], "--delimiter=:: must be one character, or one of tab"),
         (["-k", 3, "--id", "plant", "--backend", "cuda"], "backend='cuda' cannot run here"),
         (["-k", 3, "--id", "plant", "--labels-format", "xml"], "--labels-format='xml' must be one of 'csv', 'npy'."),

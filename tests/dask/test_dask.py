@@ -412,7 +412,7 @@ address, data, path = sys.argv[1:]
 with Client(address) as client:
     X = da.from_array(np.load(data), chunks=(100, 3))
     print("begun", flush=True)
-    model = QuantizedTabuKMeans(4, init="random", n_init=2, max_iter=30, random_state=0, backend="numpy", checkpoint=path).fit(X)
+    model = QuantizedTabuKMeans(4, n_init=2, max_iter=30, random_state=0, backend="numpy", checkpoint=path).fit(X)
     np.savez(path + ".npz", labels=model.labels_.compute(), centers=model.cluster_centers_, inertias=model.inertias_,
              current=model.trace_.current, means=model.trace_.means)
 """
