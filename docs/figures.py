@@ -45,8 +45,10 @@ def minima() -> Figure:
         left.plot(course[: steps + 1], color=BLUE, lw=1, alpha=0.6)
         left.plot([steps], [course[steps]], "o", ms=5, color=BLUE)
     left.set(title="K-Means, ten starts: each stops", xlabel="iteration", ylabel="J", ylim=(70, 240))
-    right.plot(found.trace.current[0], color=SKY, lw=1.2, label="J of the solution held")
-    right.step(range(found.trace.best.shape[1]), found.trace.best[0], where="post", color=BLUE, lw=2, label="best yet")
+    right.plot(found.trace.current[0], color=SKY, lw=1.2, label="current J")
+    right.step(
+        range(found.trace.best.shape[1]), found.trace.best[0], where="post", color=BLUE, lw=2, label="best J so far"
+    )
     right.axhline(found.inertia, color="black", lw=1, ls="--", label=f"refined by K-Means: {found.inertia:.2f}")
     right.set(title="Tabu search, one start: it moves on", xlabel="iteration")
     right.legend(frameon=False, loc="upper left")
@@ -135,8 +137,8 @@ def tabu_list() -> Figure:
     means, steps = trace.means[0], trace.means.shape[1]
     figure = Figure(figsize=(8.4, 3.2), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
-    top.plot(trace.current[0], "o-", color=SKY, ms=4, label="J of the solution held")
-    top.step(range(steps), trace.best[0], where="post", color=BLUE, lw=2, label="best yet")
+    top.plot(trace.current[0], "o-", color=SKY, ms=4, label="current J")
+    top.step(range(steps), trace.best[0], where="post", color=BLUE, lw=2, label="best J so far")
     top.set(ylabel="J")
     top.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     for k, colour in enumerate((SKY, ORANGE)):
