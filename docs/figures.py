@@ -1,7 +1,12 @@
-"""The figures of the site, computed by the package as it is. `python docs/figures.py` draws them into docs/made."""
+"""The figures of the site, computed by the package as it is.
+
+`python docs/figures.py` draws those of the site into docs/made. With `--readme` it draws the README's picture instead,
+docs/_static/kmeans-and-tabu.png, which is kept in the repository.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,11 +16,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris, make_blobs
 
-from gputabu import QuantizedTabuKMeans, lloyd, plotting, quantized, relocation, select_k
+from gputabu import Clustering, QuantizedTabuKMeans, lloyd, plotting, quantized, relocation, select_k
 from gputabu.backend.arithmetic.fixed_point import from_limbs, limbs
-from gputabu.core.results import Clustering
 from gputabu.data.points import exponent
-from gputabu.plotting.style import COLOURS
+from gputabu.plotting.style import COLOURS, looks
 
 BLUE, ORANGE, GREEN, PINK, RED, SKY, _ = COLOURS
 #: So that a figure looks the same on every machine that has only Matplotlib's own fonts.
@@ -41,12 +45,48 @@ def minima() -> Figure:
         left.plot(course[: steps + 1], color=BLUE, lw=1, alpha=0.6)
         left.plot([steps], [course[steps]], "o", ms=5, color=BLUE)
     left.set(title="K-Means, ten starts: each stops", xlabel="iteration", ylabel="J", ylim=(70, 240))
-    right.plot(found.trace.current[0], color=SKY, lw=1.2, label="J of the solution held")
-    right.step(range(found.trace.best.shape[1]), found.trace.best[0], where="post", color=BLUE, lw=2, label="best yet")
+    right.plot(found.trace.current[0], color=SKY, lw=1.2, label="current J")
+    right.step(
+        range(found.trace.best.shape[1]), found.trace.best[0], where="post", color=BLUE, lw=2, label="best J so far"
+    )
     right.axhline(found.inertia, color="black", lw=1, ls="--", label=f"refined by K-Means: {found.inertia:.2f}")
     right.set(title="Tabu search, one start: it moves on", xlabel="iteration")
     right.legend(frameon=False, loc="upper left")
     return figure
+
+
+def headline() -> Figure:
+    """25 blobs: the median of 100 K-Means starts, one tabu search, and J of all of them."""
+    rng = np.random.default_rng(3)
+    sizes, places = rng.integers(20, 160, 25), rng.uniform((0, 0), (16, 9), (25, 2))
+    X, _ = make_blobs(sizes, centers=places, cluster_std=rng.uniform(0.15, 0.55, 25), random_state=3)
+    plain = lloyd.run(X, 25, restarts=100, seed=0, backend=BACKEND)
+    tabu = [relocation.search(X, 25, seed=seed, backend=BACKEND) for seed in range(10)]
+    median = int(np.argsort(plain.inertias)[50])
+    shown = lloyd.run(X, 25, restarts=[median], seed=0, backend=BACKEND)
+    figure = Figure(figsize=(11, 3.1), layout="constrained")
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.25, 1.25, 1])
+    show_centres(left, X, shown, tabu[0])
+    left.set_title(f"K-Means, the median of 100 starts: J = {shown.inertia:.0f}")
+    show_centres(middle, X, tabu[0], shown)
+    middle.set_title(f"TabuKMeans, one search: J = {tabu[0].inertia:.0f}")
+    bins = np.arange(420, 500, 2)
+    right.hist(plain.inertias, bins=bins, color=SKY, label="K-Means, 100 starts")
+    right.hist([found.inertia for found in tabu], bins=bins, color=RED, label="TabuKMeans, 10 seeds")
+    right.set(xlabel="J, lower is better", ylabel="runs", title="J of every run")
+    right.legend(frameon=False)
+    return figure
+
+
+def show_centres(ax: Axes, X: np.ndarray, found: Clustering, other: Clustering) -> None:
+    """Clusters and centres; a ring is around a centre that the other clustering does not have."""
+    colours, _ = looks(found.centers)
+    ax.scatter(*X.T, s=5, c=colours[found.labels], linewidths=0, alpha=0.7)
+    ax.scatter(*found.centers.T, marker="X", s=32, c="black", edgecolors="white", linewidths=0.7, zorder=3)
+    apart = np.linalg.norm(found.centers[:, None] - other.centers, axis=2).min(axis=1)
+    lone = found.centers[apart > 0.3]
+    ax.scatter(*lone.T, s=210, facecolors="none", edgecolors=RED, linewidths=1.8, zorder=4)
+    frame(ax)
 
 
 def scene() -> tuple[np.ndarray, Clustering]:
@@ -97,8 +137,8 @@ def tabu_list() -> Figure:
     means, steps = trace.means[0], trace.means.shape[1]
     figure = Figure(figsize=(8.4, 3.2), layout="constrained")
     top, below = figure.subplots(2, 1, sharex=True, height_ratios=[1.5, 1])
-    top.plot(trace.current[0], "o-", color=SKY, ms=4, label="J of the solution held")
-    top.step(range(steps), trace.best[0], where="post", color=BLUE, lw=2, label="best yet")
+    top.plot(trace.current[0], "o-", color=SKY, ms=4, label="current J")
+    top.step(range(steps), trace.best[0], where="post", color=BLUE, lw=2, label="best J so far")
     top.set(ylabel="J")
     top.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     for k, colour in enumerate((SKY, ORANGE)):
@@ -219,7 +259,17 @@ def draw(folder: Path) -> None:
             figure().savefig(folder / f"{name}.svg", metadata={"Date": None})
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--readme", action="store_true", help="draw the README's picture only")
+    here = Path(__file__).parent
+    if parser.parse_args().readme:
+        with mpl.rc_context(STYLE):
+            headline().savefig(here / "_static" / "kmeans-and-tabu.png", dpi=144, metadata={"Software": None})
+    else:
+        (here / "made").mkdir(exist_ok=True)
+        draw(here / "made")
+
+
 if __name__ == "__main__":
-    made = Path(__file__).parent / "made"
-    made.mkdir(exist_ok=True)
-    draw(made)
+    main()
