@@ -316,7 +316,7 @@ def memory() -> list[dict[str, Any]]:
     for backend in BACKENDS:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             row = {"backend": backend} | process.submit(large_fit, backend).result()
-        print(f"QuantizedTabuKMeans(100) on 2M×16 float32, {backend}: X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
+        print(f"QuantizedTabuKMeans(100), 2M×16 float32, {backend}: X is {row['x_mb']:.0f} MB, {row['seconds']:.0f} s")
         print(f"peak above X: {row['peak_above_x_mb']:.0f} MB (limit 600)")
         rows.append(row)
     return rows

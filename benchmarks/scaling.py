@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/scaling.py --rows 4000000
 
 An iteration of the tabu search is three rounds of messages: the coordinates of the new means, from the parts that have
-them, `assign` and `seen`. The model of docs/scaling.md says how large these are; what is counted here are the pickled
-messages, as they are handed to Dask. Times are those of iterations in the middle of a search, the median of some.
+them, `assign` and `survey_partial`. The model of docs/scaling.md says how large these are; what is counted here are the
+pickled messages, as they are handed to Dask. Times are those of iterations in the middle of a search, the median of some.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def model(k: int, d: int, tabu: int) -> dict[str, tuple[float, float]]:
     return {
         "rows": (8 * k, 8 * k * d),
         "assign": (8 * k * d, 8 * k * (2 * d + 1) + 8),
-        "seen": (8 * k * d + 8 * k * tabu, 16 * k + k * tabu + 24),
+        "survey_partial": (8 * k * d + 8 * k * tabu, 16 * k + k * tabu + 24),
     }
 
 
@@ -85,8 +85,8 @@ class counted:
     def __enter__(self) -> tuple[Counter, defaultdict]:
         self.before, messages, sizes = RemoteShard.exchange, Counter(), defaultdict(list)
 
-        def exchange(part: Part, serial: int, message: bytes) -> bytes:
-            answer = self.before(part, serial, message)
+        def exchange(shard: RemoteShard, serial: int, message: bytes) -> bytes:
+            answer = self.before(shard, serial, message)
             method = pickle.loads(message)[0]
             messages[method] += 1
             sizes[method].append((len(message), len(answer)))
@@ -99,12 +99,12 @@ class counted:
         RemoteShard.exchange = self.before
 
 
-def latency(part: Part) -> float:
+def latency(shard: RemoteShard) -> float:
     """Seconds of a message that asks for next to nothing."""
     times = []
     for _ in range(50):
         begun = time.perf_counter()
-        part.rows(np.zeros(1, np.int64))
+        shard.rows(np.zeros(1, np.int64))
         times.append(time.perf_counter() - begun)
     return statistics.median(times)
 

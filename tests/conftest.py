@@ -156,7 +156,8 @@ def backend(request: pytest.FixtureRequest) -> Backend:
 @pytest.fixture(autouse=True)
 def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tests that are not about CUDA or numba see a machine without them, whatever this one has."""
-    chosen = request.getfixturevalue("backend").name if "backend" in request.fixturenames else "numpy"
+    chosen = request.getfixturevalue("backend") if "backend" in request.fixturenames else "numpy"
+    chosen = getattr(chosen, "name", chosen)  # a test may name it
     seen = {
         "cuda": chosen == "cuda" or request.node.get_closest_marker("gpu"),
         "numba": chosen == "numba" or request.node.get_closest_marker("numba"),

@@ -40,7 +40,7 @@ def test_the_wheel_is_complete(wheel):
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gputabu").rglob("*.py")}
     kernels = {f"gputabu/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "kernels").glob("*.*")}
     assert "gputabu/kernels/README.md" in kernels
-    assert sources | kernels | {"gputabu/py.typed", "gputabu/page.css"} <= names
+    assert sources | kernels | {"gputabu/py.typed", "gputabu/cli/output/page.css"} <= names
     assert not any(name.startswith(("tests/", "benchmarks/")) for name in names)
 
 

@@ -182,13 +182,13 @@ def test_the_data_is_not_copied(model, monkeypatch):
     """See also the memory section of benchmarks/bench.py."""
     X = blobs(300, 4, 3, dtype=np.float32)
     seen = []
-    search = model._search
+    run = model._run
 
     def look(self, points, *rest):
         seen.append(points.chunks[0])
-        return search(self, points, *rest)
+        return run(self, points, *rest)
 
-    monkeypatch.setattr(model, "_search", look)
+    monkeypatch.setattr(model, "_run", look)
     model(3).fit(X)
     assert np.shares_memory(seen[0], X)
 

@@ -180,6 +180,53 @@ def further(backend: BackendBase, centers: np.ndarray, refine: str | None, monit
     return monitor.stage("moves", lambda _: hartigan.improve(backend, centers, monitor).centers)
 
 
+@dataclass(slots=True)
+class State:
+    """R descents between two iterations; those that have ended are taken out."""
+
+    made: int  # iterations
+    active: np.ndarray  # (A,) positions of the restarts that go on
+    centers: np.ndarray  # (A, K, d)
+    labels: Labels  # (A, N), of the centres before the last step
+    totals: np.ndarray  # (A, K, C) of the labels
+    ended: np.ndarray  # (R, K, d), the latest centres of every restart
+    stops: list[Stop]
+    passed: dict[tuple[int, int], None]  # restarts, and fingerprints of clusters that they have had, in order
+    recorder: TraceRecorder
+
+    @classmethod
+    def begin(cls, backend: BackendBase, centers: np.ndarray) -> State:
+        r, k, d = centers.shape
+        totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
+        stops, labels = [Stop.MAX_ITER] * r, backend.blank_labels(r)
+        return cls(0, np.arange(r), centers, labels, totals, centers.copy(), stops, {}, TraceRecorder(r))
+
+    @classmethod
+    def resumed(cls, backend: BackendBase, saved: dict[str, Any]) -> State:
+        """The state that was left: labels are the nearest of the centres before, and totals follow from them."""
+        labels = backend.blank_labels(len(saved["active"]))
+        totals = backend.assign(saved["labelled"], labels).totals
+        passed = dict.fromkeys(map(tuple, saved["passed"].tolist()))
+        recorder = TraceRecorder.resumed(saved["trace"])
+        return cls(
+            saved["made"], saved["active"], saved["centers"], labels, totals, saved["ended"], saved["stops"], passed,
+            recorder,
+        )  # fmt: skip
+
+    def kept(self, going: np.ndarray, labelled: np.ndarray) -> dict[str, Any]:
+        """What the restarts that go on are resumed from; `labelled` (A, K, d) are the centres before this step."""
+        return {
+            "made": self.made, "active": self.active[going], "labelled": labelled[going],
+            "centers": self.centers[going], "ended": self.ended.copy(), "stops": self.stops.copy(),
+            "passed": partial(_entries, self.passed, len(self.passed)), "trace": self.recorder.kept,
+        }  # fmt: skip
+
+    def take(self, backend: BackendBase, going: np.ndarray) -> None:
+        """Go on with these only."""
+        self.active, self.centers, self.totals = self.active[going], self.centers[going], self.totals[going]
+        self.labels = backend.take_labels(self.labels, going)
+
+
 def descend(
     backend: BackendBase,
     centers: np.ndarray,
@@ -191,89 +238,70 @@ def descend(
 ) -> Descent:
     """Alternate eq. 4 and eq. 3 from centers (R, K, d) until no label changes."""
     stage = Stage() if stage is None else stage
-    r, k, d = centers.shape
-    allowed = tol and tol * backend.scatter / (float(backend.points.total_weight) * d)
     monitor = Monitor() if monitor is None else monitor
-    own = (
-        None
-        if monitor.every_iteration
-        else backend.loops.lloyd(centers, LloydSettings(max_iter, allowed, traced, monitor))
-    )
-    if own is not None:
-        return Descent(own.centers, [stop or monitor.stop_reason for stop in own.stop], _trace(own))
-    passed: dict[tuple[int, int], None] = {}  # in order
-    totals = np.zeros((r, k, Totals.columns(d, backend.points.weights is not None)), np.int64)
-    if (saved := stage.state) is None:
-        first, ended, stops, recorder = 0, centers.copy(), [Stop.MAX_ITER] * r, TraceRecorder(r)
-        active, labels = np.arange(r), backend.blank_labels(r)
-    else:
-        first, ended, stops, recorder = (
-            saved["made"],
-            saved["ended"],
-            saved["stops"],
-            TraceRecorder.resumed(saved["trace"]),
-        )
-        active, centers, passed = saved["active"], saved["centers"], dict.fromkeys(map(tuple, saved["passed"].tolist()))
-        labels = backend.blank_labels(len(active))
-        totals = totals[active] + backend.assign(saved["labelled"], labels).totals
-    for iteration in range(first, max_iter):
-        step = backend.assign(centers, labels)  # eq. 4
-        totals = totals + step.totals
-        moved = backend.grid.centroids(relocate(backend, centers, labels, totals), centers)  # eq. 3
-        cost = _traced_inertia(backend, totals) if traced or monitor.every_iteration else np.full(len(active), np.nan)
-        if traced:
-            if iteration == 0:
-                recorder.start(backend.objective(centers, labels))
-            recorder.add(active, cost, step.changed)
-        log.debug("K-Means iteration %d: %d points changed cluster", iteration + 1, step.changed.sum())
-        shift = in_order(in_order((moved - centers) ** 2)) if tol else np.zeros(len(centers))
-        labelled, centers = centers, moved
-        ended[active] = centers
-        settled = (step.changed == 0) | _came_back(totals, active, passed)
-        close = ~settled & (shift <= allowed) if tol else np.zeros_like(settled)
-        over = settled | close
+    allowed = tol and tol * backend.scatter / (float(backend.points.total_weight) * centers.shape[2])
+    if not monitor.every_iteration:
+        found = backend.loops.lloyd(centers, LloydSettings(max_iter, allowed, traced, monitor))
+        if found is not None:
+            return Descent(found.centers, [stop or monitor.stop_reason for stop in found.stop], _trace(found))
+    state = State.begin(backend, centers) if stage.state is None else State.resumed(backend, stage.state)
+    while state.made < max_iter and len(state.active):
+        labelled = state.centers
+        cost, changed = step(backend, state, traced, monitor.every_iteration)
+        settled = (changed == 0) | _came_back(state.totals, state.active, state.passed)
+        shift = in_order(in_order((state.centers - labelled) ** 2)) if tol else np.full(len(labelled), np.inf)
+        over = settled | (shift <= allowed)
         for i in np.flatnonzero(over):
-            stops[active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
-        keep = np.flatnonzero(~over)
-        if stage.kept and len(keep):
-            stage.keep({
-                "made": iteration + 1, "active": active[keep], "labelled": labelled[keep], "centers": centers[keep],
-                "ended": ended.copy(), "stops": stops.copy(), "passed": partial(_pairs, passed, len(passed)),
-                "trace": recorder.kept,
-            })  # fmt: skip
-        monitor.report(iteration + 1, active, cost, cost, over | (iteration + 1 == max_iter))
+            state.stops[state.active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
+        going = np.flatnonzero(~over)
+        if stage.kept and len(going):
+            stage.keep(state.kept(going, labelled))
+        monitor.report(state.made, state.active, cost, cost, over | (state.made == max_iter))
         if monitor.should_hurry():
-            for i in keep:
-                stops[active[i]] = monitor.stop_reason
+            for i in state.active[going]:
+                state.stops[i] = monitor.stop_reason
             break
         if over.any():
-            active, centers, totals = active[keep], centers[keep], totals[keep]
-            labels = backend.take_labels(labels, keep)
-        if len(active) == 0:
-            break
-    return Descent(ended, stops, recorder.trace())
+            state.take(backend, going)
+    return Descent(state.ended, state.stops, state.recorder.trace())
 
 
-def _trace(own: LloydRun) -> Trace:
+def step(backend: BackendBase, state: State, traced: bool, watched: bool) -> tuple[np.ndarray, np.ndarray]:
+    """One iteration: J (A,), NaN where nobody wants to know it, and how many points changed cluster (A,)."""
+    done = backend.assign(state.centers, state.labels)  # eq. 4
+    state.totals = state.totals + done.totals
+    moved = backend.grid.centroids(relocate(backend, state.centers, state.labels, state.totals), state.centers)  # eq. 3
+    cost = _traced_inertia(backend, state.totals) if traced or watched else np.full(len(state.active), np.nan)
+    if traced:
+        if state.made == 0:
+            state.recorder.start(backend.objective(state.centers, state.labels))
+        state.recorder.add(state.active, cost, done.changed)
+    state.made += 1
+    log.debug("K-Means iteration %d: %d points changed cluster", state.made, done.changed.sum())
+    state.centers = state.ended[state.active] = moved
+    return cost, done.changed
+
+
+def _trace(found: LloydRun) -> Trace:
     """The trace of descents that the backend ran by itself."""
-    best = np.where(np.isnan(own.current), np.nan, np.fmin.accumulate(own.current, axis=1))
-    return Trace(own.current, best, own.changed)
+    best = np.where(np.isnan(found.current), np.nan, np.fmin.accumulate(found.current, axis=1))
+    return Trace(found.current, best, found.changed)
 
 
 def _came_back(totals: np.ndarray, active: np.ndarray, passed: dict[tuple[int, int], None]) -> np.ndarray:
     """Whether a restart has had these clusters before: then rounding alone moves points to and fro."""
-    prints = [(int(r), _print(mine)) for r, mine in zip(active, totals, strict=True)]
-    known = np.array([entry in passed for entry in prints])
-    passed.update(dict.fromkeys(prints))
+    entries = [(int(r), _fingerprint(each)) for r, each in zip(active, totals, strict=True)]
+    known = np.array([entry in passed for entry in entries])
+    passed.update(dict.fromkeys(entries))
     return known
 
 
-def _pairs(passed: dict[tuple[int, int], None], count: int) -> np.ndarray:
+def _entries(passed: dict[tuple[int, int], None], count: int) -> np.ndarray:
     """The first so many entries."""
     return np.array(list(islice(passed, count)), np.uint64).reshape(-1, 2)
 
 
-def _print(totals: np.ndarray) -> int:
+def _fingerprint(totals: np.ndarray) -> int:
     """64 bits that are the same in every process, as those of `hash` are not."""
     return int.from_bytes(hashlib.blake2b(totals.tobytes(), digest_size=8).digest())
 
