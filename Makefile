@@ -2,7 +2,7 @@
 # make test   everything that can be tested on this machine
 # make trust  the same things broken and repeated for an hour; writes docs/reliability.md
 # make coverage  which lines and branches the tests run; leaves coverage.json for the same page
-# make mutants   which small changes of the code the tests notice; leaves tests/mutants.json, takes an hour
+# make mutants   which small changes of the code the tests notice; takes an hour
 # make check  lint, format, types, import layers
 # make docs   the documentation as a site, into site/; a warning fails it
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
@@ -31,13 +31,13 @@ trust: $(READY)
 
 # Once more without compiling, on small data: what numba compiles is Python, and only so are its lines seen. Without
 # Ctrl-C at any moment: where one comes while coverage holds a lock of its own, that waits for ever.
-UNCOMPILED := bits quantized lloyd hartigan numerics
+UNCOMPILED := tests/test_bits.py tests/algorithms tests/backend/test_numerics.py
 coverage: $(READY) $(VENV)/.cupy
 	rm -f .coverage coverage.json
 	GPUTABU_CUPY=$(CURDIR)/$(VENV)/cupy $(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report= \
 	  -k "not ctrl_c_at_any_moment"
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -n auto -m numba -W ignore::RuntimeWarning --cov --cov-append \
-	  --cov-report= -k "bits or plain or ties or empty or canonical or move" $(patsubst %,tests/test_%.py,$(UNCOMPILED))
+	  --cov-report= -k "bits or plain or ties or empty or canonical or move" $(UNCOMPILED)
 	$(BIN)/python -m coverage json -q
 	$(BIN)/python -m coverage report --skip-covered
 	@$(BIN)/python -c "import json; t = json.load(open('coverage.json'))['totals']; \

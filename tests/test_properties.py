@@ -387,7 +387,7 @@ def test_what_is_stored_is_consistent_on_odd_data(points, model, k, backend):
     X, weights = points
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = model(min(k, len(X)), random_state=0, backend=backend).fit(X, sample_weight=weights)
+        fitted = model(min(k, len(X)), random_state=0, backend=backend.name).fit(X, sample_weight=weights)
     np.testing.assert_array_equal(fitted.labels_, fitted.predict(X))
     assert fitted.inertia_ == -fitted.score(X, sample_weight=weights)
     squares = sum((x[:, None].astype(float) - c) ** 2 for x, c in zip(X.T, fitted.cluster_centers_.T, strict=True))
@@ -415,7 +415,7 @@ def test_what_is_loaded_is_what_was_saved(points, model, k, backend):
     X, weights = points
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore", ConvergenceWarning)
-        fitted = model(min(k, len(X)), random_state=0, backend=backend).fit(X, sample_weight=weights)
+        fitted = model(min(k, len(X)), random_state=0, backend=backend.name).fit(X, sample_weight=weights)
         fitted.save(Path(folder) / "model.npz")
         loaded = load(Path(folder) / "model.npz")
     assert loaded.get_params() == fitted.get_params() and loaded.stop_ is fitted.stop_
