@@ -46,20 +46,20 @@ class NumpyBackend(NumpyRelocation, NumpyHartigan, NumpyReassignment):
 
         def relabel(tasks: Iterable[Task]) -> list[tuple[slice, np.ndarray, np.ndarray]]:
             parts = []
-            for block, some in tasks:
-                old = labels[some, block.rows]
-                new = certified.nearest(block.X, fast.select(some), self.workers.scratch)
+            for block, group in tasks:
+                old = labels[group, block.rows]
+                new = certified.nearest(block.X, fast.select(group), self.workers.scratch)
                 moved = old != new
                 counts = np.count_nonzero(moved, axis=1)
                 if counts.any():
-                    parts.append((some, self.change_of_totals(block, old, new, moved, k), counts))
+                    parts.append((group, self.change_of_totals(block, old, new, moved, k), counts))
                     old[...] = new
             return parts
 
         for part in self.workers.map(relabel, self.tasks(r, k)):
-            for some, sums, counts in part:
-                totals[some] += sums
-                changed[some] += counts
+            for group, sums, counts in part:
+                totals[group] += sums
+                changed[group] += counts
         return Assignment(totals, changed)
 
     def survey_partial(
@@ -87,8 +87,8 @@ class NumpyBackend(NumpyRelocation, NumpyHartigan, NumpyReassignment):
 
         def add(tasks: Iterable[Task]) -> np.ndarray:
             sums = np.zeros((2, r * k), np.int64)
-            for block, some in tasks:
-                owner = labels[some, block.rows] + np.arange(some.start, some.stop)[:, None] * k
+            for block, group in tasks:
+                owner = labels[group, block.rows] + np.arange(group.start, group.stop)[:, None] * k
                 lengths = np.sqrt(canonical.to_own_center(block.X, flat, owner, self.workers.scratch))
                 if block.weights is not None:
                     np.multiply(lengths, block.weights, out=lengths)
@@ -144,8 +144,8 @@ class NumpyBackend(NumpyRelocation, NumpyHartigan, NumpyReassignment):
         fast = self.product(centers, middle)
 
         def look(tasks: Iterable[Task]) -> None:
-            for block, some in tasks:
-                labels[some, block.rows] = certified.nearest(block.X, fast.select(some), self.workers.scratch)
+            for block, group in tasks:
+                labels[group, block.rows] = certified.nearest(block.X, fast.select(group), self.workers.scratch)
 
         self.workers.map(look, self.tasks(r, k))
         return labels
@@ -177,27 +177,27 @@ class NumpyBackend(NumpyRelocation, NumpyHartigan, NumpyReassignment):
 
         def look(tasks: Iterable[Task]) -> tuple[np.ndarray, Least | None]:
             sums = np.zeros((3, r), np.int64)
-            mine = None if least is None else Least(least.shape)
-            for block, some in tasks:
-                base = np.arange(some.stop - some.start)[:, None] * k
+            local = None if least is None else Least(least.shape)
+            for block, group in tasks:
+                base = np.arange(group.stop - group.start)[:, None] * k
                 owner = scratch("owner", (len(base), len(block.X)), np.intp)
-                np.add(labels[some, block.rows], base, out=owner)
-                squares = canonical.to_own_center(block.X, flat[some.start * k :], owner, scratch)
-                if mine is not None and forbidden is not None:
+                np.add(labels[group, block.rows], base, out=owner)
+                squares = canonical.to_own_center(block.X, flat[group.start * k :], owner, scratch)
+                if local is not None and forbidden is not None:
                     span = Least.span(block.start)
                     keys = keys_of(squares, self.grid.square, block.start - span, scratch)
-                    keys[forbidden[some, block.rows]] = NO_KEY
+                    keys[forbidden[group, block.rows]] = NO_KEY
                     if block.weights is not None:
                         keys[:, block.weights == 0] = NO_KEY
-                    mine.lower(some, keys, owner, span)
+                    local.lower(group, keys, owner, span)
                 if block.weights is not None:
                     np.multiply(squares, block.weights, out=squares)
                 for limb, values in enumerate(limbs(squares, cost, 3)):
-                    sums[limb, some] += values.sum(axis=1).astype(np.int64)
-            return sums, mine
+                    sums[limb, group] += values.sum(axis=1).astype(np.int64)
+            return sums, local
 
         parts = self.workers.map(look, self.tasks(r, k))
-        for _, mine in parts:
-            if least is not None and mine is not None:
-                least.merge(mine)
+        for _, local in parts:
+            if least is not None and local is not None:
+                least.merge(local)
         return np.sum([sums for sums, _ in parts], axis=0)

@@ -27,10 +27,10 @@ class NumpyHartigan(TiledBackend):
 
         def look(tasks: Iterable[Task]) -> None:
             scratch = self.workers.scratch
-            for block, some in tasks:
-                here = labels[some, block.rows]
-                restart, point, where = find(block, fast.select(some), mass[some], here, slack, scratch)
-                target[some.start + restart, block.start + point] = where
+            for block, group in tasks:
+                here = labels[group, block.rows]
+                restart, point, where = find(block, fast.select(group), mass[group], here, slack, scratch)
+                target[group.start + restart, block.start + point] = where
 
         self.workers.map(look, self.tasks(r, k))
         return listed(labels, target)

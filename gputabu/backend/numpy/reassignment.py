@@ -35,8 +35,8 @@ class NumpyReassignment(TiledBackend):
         cost = np.empty((r, t))
 
         def judge(groups: Iterable[slice]) -> None:
-            for some in groups:
-                np.subtract(scatter, grid.explained(tried[some]), out=cost[some])
+            for group in groups:
+                np.subtract(scatter, grid.explained(tried[group]), out=cost[group])
 
         group = max(1, JUDGED // (t * k * c))
         self.workers.map(judge, [slice(a, a + group) for a in range(0, r, group)])
@@ -58,16 +58,16 @@ class NumpyReassignment(TiledBackend):
         lock = threading.Lock()
 
         def relabel(tasks: Iterable[Task]) -> None:
-            for block, some in tasks:
-                held = labels[some, block.rows]  # a view
-                restart, point, new = _adopted(self, block, held, trials, some, chosen[some])
-                sums = _sums(self, block, restart, point, held[restart, point], new, len(held), trials.k)
-                held[restart, point] = new
-                noted = np.flatnonzero(better[some])
-                best[some, block.rows][noted] = held[noted]
+            for block, group in tasks:
+                current = labels[group, block.rows]  # a view
+                restart, point, new = _adopted(self, block, current, trials, group, chosen[group])
+                sums = _sums(self, block, restart, point, current[restart, point], new, len(current), trials.k)
+                current[restart, point] = new
+                noted = np.flatnonzero(better[group])
+                best[group, block.rows][noted] = current[noted]
                 with lock:
-                    totals[some] += sums
-                    changed[some] += np.bincount(restart, minlength=len(held))
+                    totals[group] += sums
+                    changed[group] += np.bincount(restart, minlength=len(current))
 
         self.workers.map(relabel, self.tasks(r))
         return Assignment(totals, changed)
@@ -80,23 +80,23 @@ def _draw(backend: TiledBackend, labels: np.ndarray, trials: TrialBatch, tried: 
     lock = threading.Lock()
 
     def draw(tasks: Iterable[Task]) -> None:
-        for block, some in tasks:
-            sums, words = _trial_changes(backend, block, labels[some, block.rows], trials, some)
+        for block, group in tasks:
+            sums, words = _trial_changes(backend, block, labels[group, block.rows], trials, group)
             with lock:  # integers: the order does not matter
-                tried[some] += sums
-                fingerprints[some] += words
+                tried[group] += sums
+                fingerprints[group] += words
 
     backend.workers.map(draw, backend.tasks(r, SHARE * t))
     return fingerprints
 
 
 def _trial_changes(
-    backend: TiledBackend, block: Block, held: np.ndarray, trials: TrialBatch, some: slice
+    backend: TiledBackend, block: Block, current: np.ndarray, trials: TrialBatch, group: slice
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the trials of some restarts change, over a block: totals (R', T, K, C) and fingerprints (R', T, 2)."""
-    r, n = held.shape
+    r, n = current.shape
     t, k = trials.n_trials, trials.k
-    words = _all_words(backend, block, trials, some)  # (R', T, n or more)
+    words = _all_words(backend, block, trials, group)  # (R', T, n or more)
     width = words.shape[2]
     words = words.ravel()
     at = np.flatnonzero(words >= np.uint64(trials.limit))
@@ -105,7 +105,7 @@ def _trial_changes(
     if width > n:  # the pitch is beyond the last point
         inside = point < n
         at, slot, point = at[inside], slot[inside], point[inside]
-    old = held[slot // t, point]
+    old = current[slot // t, point]
     new = _others(words[at], old, k)
     sums = _sums(backend, block, slot, point, old, new, r * t, k)
     # In the order of slots, fingerprints are differences of one running sum: modulo 2^64 nothing is lost.
@@ -121,37 +121,37 @@ def _trial_changes(
 
 
 def _adopted(
-    backend: TiledBackend, block: Block, held: np.ndarray, trials: TrialBatch, some: slice, chosen: np.ndarray
+    backend: TiledBackend, block: Block, current: np.ndarray, trials: TrialBatch, group: slice, chosen: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Restart, point and new label of what the chosen trials change."""
-    n, moved = held.shape[1], np.flatnonzero(chosen >= 0)
+    n, moved = current.shape[1], np.flatnonzero(chosen >= 0)
     if trials.given is not None:
         new = np.broadcast_to(trials.given[block.rows], (len(moved), n))
-        i, point = np.nonzero(new != held[moved])
+        i, point = np.nonzero(new != current[moved])
         return moved[i], point, new[i, point]
     pitch = trials.pitch(backend.points.n)
     words = backend.workers.scratch("words", (len(moved), n), np.uint64)
     for row, one in zip(words, moved, strict=True):
-        row[:] = _words(trials, some.start + one, int(chosen[one]) * pitch + trials.first + block.start, n)
+        row[:] = _words(trials, group.start + one, int(chosen[one]) * pitch + trials.first + block.start, n)
     i, point = np.nonzero(words >= np.uint64(trials.limit))
     restart = moved[i]
-    old = held[restart, point]
+    old = current[restart, point]
     new = _others(words[i, point], old, trials.k)
     changed = new != old  # all, but for K = 1
     return restart[changed], point[changed], new[changed]
 
 
-def _all_words(backend: TiledBackend, block: Block, trials: TrialBatch, some: slice) -> np.ndarray:
+def _all_words(backend: TiledBackend, block: Block, trials: TrialBatch, group: slice) -> np.ndarray:
     """The words of a block's points in all trials of some restarts: (R', T, n), or more where that is one stretch."""
     n, t, pitch = len(block.X), trials.n_trials, trials.pitch(backend.points.n)
     whole = n == backend.points.n and trials.total is None
-    words = backend.workers.scratch("words", (some.stop - some.start, t, pitch if whole else n), np.uint64)
-    for mine, restart in zip(words, range(some.start, some.stop), strict=True):
+    words = backend.workers.scratch("words", (group.stop - group.start, t, pitch if whole else n), np.uint64)
+    for words_of_restart, restart in zip(words, range(group.start, group.stop), strict=True):
         if whole:
-            mine.ravel()[:] = _words(trials, restart, 0, t * pitch)
+            words_of_restart.ravel()[:] = _words(trials, restart, 0, t * pitch)
         else:
             for trial in range(t):
-                mine[trial] = _words(trials, restart, trial * pitch + trials.first + block.start, n)
+                words_of_restart[trial] = _words(trials, restart, trial * pitch + trials.first + block.start, n)
     return words
 
 

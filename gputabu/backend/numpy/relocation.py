@@ -30,23 +30,23 @@ class NumpyRelocation(NumpySeeding):
         return NearestTwo(first, second, near, far, np.full(centers.shape, np.nan))
 
     def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
-        held = self.no_nearest_two(centers) if previous is None else previous
+        nearest = self.no_nearest_two(centers) if previous is None else previous
         scratch = self.workers.scratch
-        stale = np.flatnonzero(moved(centers, held.at).any(axis=1))
+        stale = np.flatnonzero(moved(centers, nearest.at).any(axis=1))
 
         def look(tasks: Iterable[Task]) -> None:
             for block, _ in tasks:
                 everyone = np.arange(len(block.X))
                 for r in stale:
                     squares = canonical.to_all(block.X, centers[r], scratch)  # (K, n)
-                    for label, square in ((held.first, held.near), (held.second, held.far)):
+                    for label, square in ((nearest.first, nearest.near), (nearest.second, nearest.far)):
                         least = squares.argmin(axis=0)  # the first of equals
                         label[r, block.rows], square[r, block.rows] = least, squares[least, everyone]
                         squares[least, everyone] = np.inf
 
         self.workers.map(look, self.tasks(1, centers.shape[1]))
-        held.at[stale] = centers[stale]
-        return held
+        nearest.at[stale] = centers[stale]
+        return nearest
 
     def reassign_partial(
         self, nearest: NearestTwo, labels: np.ndarray, mass: np.ndarray | None, active: np.ndarray
@@ -85,10 +85,10 @@ class NumpyRelocation(NumpySeeding):
 
         def add(tasks: Iterable[Task]) -> tuple[np.ndarray, np.ndarray]:
             loss, change = np.zeros((r * k, 3), np.int64), np.zeros((r * t * (k + 1), 3), np.int64)
-            for block, some, (restart, seed, point), squares in self.nearer(candidates, nearest.far, tasks):
-                first, near, far = (side[some, block.rows] for side in (nearest.first, nearest.near, nearest.far))
+            for block, group, (restart, seed, point), squares in self.nearer(candidates, nearest.far, tasks):
+                first, near, far = (side[group, block.rows] for side in (nearest.first, nearest.near, nearest.far))
                 weight = np.ones(len(block.X)) if block.weights is None else block.weights
-                base = np.arange(some.start, some.stop)
+                base = np.arange(group.start, group.stop)
                 without = _limbs((far - near) * weight, cost)  # (R', n, 3) what a point loses with its nearest centre
                 own = (base[:, None] * k + first).ravel()
                 for limb in range(3):  # integers up to 2^28 from at most 2^16 rows: exact in float64
@@ -111,11 +111,11 @@ def stays(block: Block, nearest: NearestTwo, old: np.ndarray, mass: np.ndarray, 
     weight = 1.0 if block.weights is None else block.weights
     inner = old == first
     own, other = np.where(inner, first, second), np.where(inner, second, first)
-    mine, theirs = np.where(inner, near, far), np.where(inner, far, near)
+    own_sq, other_sq = np.where(inner, near, far), np.where(inner, far, near)
     left, right = mass[r, 0][own], mass[r, 1][other]
     rest = left - weight
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):  # where a point may not leave, or has no weight
-        leave, enter = left / rest * mine, right / (right + weight) * theirs
+        leave, enter = left / rest * own_sq, right / (right + weight) * other_sq
         better = (rest > 0) & (leave - enter > NOISE * leave)
     kept = np.where(better, other, own)
     return np.where((inner | (old == second)) & (weight > 0), kept, first)

@@ -23,16 +23,16 @@ class NumpySeeding(TiledBackend):
 
     def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: np.ndarray) -> None:
         def lower(tasks: Iterable[Task]) -> None:
-            for block, some, (restart, _, point), squares in self.nearer(seeds[:, None], min_sq_dist, tasks):
-                min_sq_dist[some, block.rows][restart, point] = squares
+            for block, group, (restart, _, point), squares in self.nearer(seeds[:, None], min_sq_dist, tasks):
+                min_sq_dist[group, block.rows][restart, point] = squares
 
         self.workers.map(lower, self.tasks(len(seeds)))
 
     def potential(self, min_sq_dist: np.ndarray, shift: np.ndarray) -> np.ndarray:
         def add(tasks: Iterable[tuple[Span, slice]]) -> np.ndarray:
             sums = np.zeros(len(min_sq_dist), np.int64)
-            for span, some in tasks:
-                sums[some] += integers(min_sq_dist[some, span.rows], span.weights, shift[some, None]).sum(axis=1)
+            for span, group in tasks:
+                sums[group] += integers(min_sq_dist[group, span.rows], span.weights, shift[group, None]).sum(axis=1)
             return sums
 
         return np.sum(self.workers.map(add, self.blind_tasks(len(min_sq_dist))), axis=0)
@@ -42,11 +42,11 @@ class NumpySeeding(TiledBackend):
 
         def add(tasks: Iterable[Task]) -> np.ndarray:
             sums = np.zeros(r * t, np.int64)
-            for block, some, (restart, trial, point), squares in self.nearer(seeds, min_sq_dist, tasks):
-                before = min_sq_dist[some, block.rows][restart, point]
-                scale, weights = shift[some][restart], None if block.weights is None else block.weights[point]
+            for block, group, (restart, trial, point), squares in self.nearer(seeds, min_sq_dist, tasks):
+                before = min_sq_dist[group, block.rows][restart, point]
+                scale, weights = shift[group][restart], None if block.weights is None else block.weights[point]
                 gain = integers(before, weights, scale) - integers(squares, weights, scale)
-                np.add.at(sums, (some.start + restart) * t + trial, gain)
+                np.add.at(sums, (group.start + restart) * t + trial, gain)
             return sums
 
         return np.sum(self.workers.map(add, self.tasks(r, t)), axis=0).reshape(r, t)
@@ -70,21 +70,21 @@ class NumpySeeding(TiledBackend):
         """Per task, the (restart, seed, point) at which a seed is nearer than `covered`, and d² there."""
         _, t, d = seeds.shape
         fast = self.product(seeds, self.grid.offset)
-        for block, some in tasks:
-            mine = fast.select(some)
-            scores, norms = certified.scores(block.X, mine, self.workers.scratch)
-            before = min_sq_dist[some, block.rows]
+        for block, group in tasks:
+            product = fast.select(group)
+            scores, norms = certified.scores(block.X, product, self.workers.scratch)
+            before = min_sq_dist[group, block.rows]
             with np.errstate(over="ignore", invalid="ignore"):
                 # d² = s + ‖x‖², in units of the product; the doubt of s was made for differences of two.
                 norms = norms.astype(np.float64)
                 reach = before * fast.unit**2 - norms**2
-                reach += mine.doubt[0] + norms * (mine.doubt[1] + norms * mine.doubt[2])
+                reach += product.doubt[0] + norms * (product.doubt[1] + norms * product.doubt[2])
                 reach += 4 * (d + 2) * np.finfo(fast.dtype).eps * norms**2
                 maybe = ~(scores > reach[:, None])  # NaN is a maybe
             restart, seed, point = np.nonzero(maybe)
-            squares = canonical.of_pairs(block.X, point, seeds[some].reshape(-1, d), restart * t + seed)
+            squares = canonical.of_pairs(block.X, point, seeds[group].reshape(-1, d), restart * t + seed)
             nearer = squares < before[restart, point]
-            yield block, some, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
+            yield block, group, (restart[nearer], seed[nearer], point[nearer]), squares[nearer]
 
 
 def integers(squares: np.ndarray, weights: np.ndarray | None, shift: np.ndarray) -> np.ndarray:

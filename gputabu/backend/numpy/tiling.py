@@ -38,13 +38,13 @@ class TiledBackend(BackendBase):
     def tasks(self, restarts: int, clusters: int = 1) -> Iterable[Task]:
         """Pieces of work whose scores (restarts · clusters · rows) and differences are of bounded size."""
         rows, groups = self._sizes(restarts, clusters)
-        tasks = ((block, some) for block in self.points.blocks(rows) for some in groups)
+        tasks = ((block, group) for block in self.points.blocks(rows) for group in groups)
         return tasks if self.points.out_of_core else list(tasks)
 
     def blind_tasks(self, restarts: int) -> list[tuple[Span, slice]]:
         """The same for work that does not look at the points, which are then not read."""
         rows, groups = self._sizes(restarts, 1)
-        return [(span, some) for span in self.points.spans(rows) for some in groups]
+        return [(span, group) for span in self.points.spans(rows) for group in groups]
 
     def _sizes(self, restarts: int, clusters: int) -> tuple[int, list[slice]]:
         """Rows of a piece of work, and its restarts."""
