@@ -169,7 +169,7 @@ class NumbaLoops(Loops):
             keys=np.empty((k, 1), np.uint64),
             sums=np.empty(3, np.int64),
             chosen=np.empty((2, k), np.int64),
-            given=np.empty(k, np.int64),
+            farthest=np.empty(k, np.int64),
             changed=np.empty(k, np.int64),
             mass=np.empty((4, k)),
             target=np.empty(n, np.int32),

@@ -138,9 +138,11 @@ class _Announcer(event.Listener):
             return
         if not self.said:
             self.said = True
-            log.info("compiling the numba backend for this machine, once; it takes some seconds")
-            if Uncached.reason is not None:
-                log.info("compiled code cannot be kept for the next process (%s)", Uncached.reason)
+            if Uncached.reason is None:
+                log.info("compiling the numba backend for this machine, once; it takes some seconds")
+            else:
+                log.info("compiling the numba backend; it takes some seconds in every process, as the code cannot be "
+                         "kept on disk (%s)", Uncached.reason)  # fmt: skip
         log.debug("compiling %s", function.__name__)
 
     def on_end(self, event: Any) -> None: ...

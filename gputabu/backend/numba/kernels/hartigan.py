@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import NOISE
+from gputabu.backend.arithmetic.constants import BEYOND, NOISE
 from gputabu.backend.numba.kernels.assign import assign_all
 from gputabu.backend.numba.kernels.canonical import copy_centers, square, squares_to_all
 from gputabu.backend.numba.kernels.fixed_point import quantize_point, take_means, update_mass
@@ -14,8 +14,6 @@ from gputabu.backend.numba.kernels.jit import compiled, inner
 from gputabu.backend.numba.kernels.scores import BLOCK, TILE, WIDE, prepare_centers, prepare_points, score, square_doubt
 from gputabu.backend.numba.kernels.state import AGE, CONVERGED, DONE, GOING, MAX_ITER, MOVES, NEAREST_AGE, NEAREST_MOVES
 
-#: Bounds of costs that are farther apart than this do not hang on rounding, as `arithmetic.rules.BEYOND`.
-BEYOND = 1.0 + 2.0**-20
 #: Where at most one in this many points of a block is left, each is looked at by itself.
 SPARSE = 16
 

@@ -14,13 +14,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from numba import njit
-from numba.core import caching
+import numba
 
 from gputabu.backend.arithmetic import constants
 
 #: What compiled code is made of: this folder, and where it has its constants from.
 SOURCES = (*sorted(Path(__file__).parent.glob("*.py")), Path(constants.__file__))
+
+
+njit: Any = numba.njit  # its stubs do not know all options
 
 
 class Uncached:
@@ -29,14 +31,28 @@ class Uncached:
     reason: str | None = None
 
 
+def accepted(**options: bool) -> dict[str, bool]:
+    """These options of `njit`, or none where numba does not know them."""
+    try:
+        njit(**options)(lambda: None)
+    except KeyError:
+        return {}
+    return options
+
+
+#: Wrappers for callers that there are none of would take a tenth of the time to compile.
+NO_WRAPPERS = accepted(no_cpython_wrapper=True, no_cfunc_wrapper=True)
+NO_C_WRAPPER = accepted(no_cfunc_wrapper=True)
+
+
 def inner(function: Callable[..., Any]) -> Any:
-    """A function that compiled code calls."""
-    return njit(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+    """A function that compiled code calls. Python cannot."""
+    return njit(nogil=True, error_model="numpy", **NO_WRAPPERS)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
     """A function that Python calls, without the GIL. Its code is kept on disk for the next process, where it can be."""
-    dispatcher = njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True)(function)
+    dispatcher = njit(nogil=True, error_model="numpy", **NO_C_WRAPPER)(function)
     try:
         keep_on_disk(dispatcher, function)
     except Exception as error:  # no folder can be written to, no sources, another numba
@@ -46,9 +62,11 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 def keep_on_disk(dispatcher: Any, function: Callable[..., Any]) -> None:
     """Give a function a cache that knows all sources. Raises where numba has no place for it."""
+    from numba.core.caching import NullCache
+
     if dispatcher is function:  # NUMBA_DISABLE_JIT
         return
-    if not isinstance(dispatcher._cache, caching.NullCache):
+    if not isinstance(dispatcher._cache, NullCache):
         raise TypeError("numba's functions have another kind of cache")
     dispatcher._cache = source_cache()(function)
 
@@ -56,11 +74,13 @@ def keep_on_disk(dispatcher: Any, function: Callable[..., Any]) -> None:
 @functools.cache
 def source_cache() -> Any:
     """numba's cache of functions, with the hash of all sources in its keys."""
-    sources = hash_of(SOURCES)
-    if not callable(getattr(caching.FunctionCache, "_index_key", None)):
-        raise TypeError("numba's cache makes its keys in another way")
+    from numba.core.caching import FunctionCache
 
-    class SourceCache(caching.FunctionCache):
+    if not callable(getattr(FunctionCache, "_index_key", None)):
+        raise TypeError("numba's cache makes its keys in another way")
+    sources = hash_of(SOURCES)
+
+    class SourceCache(FunctionCache):
         def _index_key(self, *args: Any) -> Any:
             return super()._index_key(*args), sources
 

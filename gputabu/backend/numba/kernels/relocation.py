@@ -180,6 +180,7 @@ def swap_gain_rows(X, weights, first, candidates, nearest, to_limbs, loss, chang
 
 @inner
 def contains(ring, value):
+    """Whether a tabu list holds this value."""
     for entry in ring:
         if entry == value:
             return True

@@ -82,13 +82,13 @@ def run_restart(data, state, r, limits, until, scales, fast, scratch, scoring):
         prepare_centers(scratch.centers, scales, fast)
         changed = assign_all(data, fast, labels, totals, scales, scoring)
         if descent:
-            find_farthest(X, weights, centers, labels, totals, scales.key, scratch.given)
-            lend_points(X, weights, labels, totals, axes, weight, scratch.given, 1, scoring.term)
+            find_farthest(X, weights, centers, labels, totals, scales.key, scratch.farthest)
+            lend_points(X, weights, labels, totals, axes, weight, scratch.farthest, 1, scoring.term)
         else:
             set_forbidden(tabu, tabu_length, labels, limits.shared, scratch.forbidden, True)
         take_means(totals, axes, weight, centers, scratch.means)
         if descent:
-            lend_points(X, weights, labels, totals, axes, weight, scratch.given, -1, scoring.term)
+            lend_points(X, weights, labels, totals, axes, weight, scratch.farthest, -1, scoring.term)
         cost = 0.0
         if not descent or (status[AGE] == 0 and state.cost.shape[1]):
             at = centers if descent else scratch.means
@@ -226,11 +226,11 @@ def seen_before(totals, fingerprints, iteration):
 
 
 @inner
-def find_farthest(X, weights, centers, labels, totals, scale, given):
+def find_farthest(X, weights, centers, labels, totals, scale, farthest):
     """The points that empty clusters are given, the farthest first, -1 for none: `lloyd.relocate`."""
     last, last_row = np.float32(np.inf), -1  # only points behind the last one given away are left
     for a in range(len(totals)):
-        given[a] = -1
+        farthest[a] = -1
         if totals[a, -1] != 0 or (last_row < 0 and last < np.inf):
             continue
         value, row = ON_CENTER_KEY, -1
@@ -240,15 +240,15 @@ def find_farthest(X, weights, centers, labels, totals, scale, given):
             key = np.float32(square(X[i], centers[labels[i]]) * scale)
             if key > value and (key < last or (key == last and i > last_row)):  # the lowest row of equals
                 value, row = key, i
-        given[a] = row
+        farthest[a] = row
         last, last_row = value, row
 
 
 @inner
-def lend_points(X, weights, labels, totals, axes, weight_scale, given, sign, term):
-    """Move the points given to clusters from their own clusters to these, or back."""
-    for a in range(len(given)):
-        row = given[a]
+def lend_points(X, weights, labels, totals, axes, weight_scale, farthest, sign, term):
+    """Move the points that empty clusters are given from their clusters to these, or back."""
+    for a in range(len(farthest)):
+        row = farthest[a]
         if row >= 0:
             quantize_point(X[row], weights[row] if len(weights) else 1.0, len(weights) > 0, axes, weight_scale, term)
             for c in range(len(term)):

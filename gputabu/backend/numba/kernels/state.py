@@ -34,7 +34,7 @@ class RestartScratch(NamedTuple):
     keys: np.ndarray  # (K, 1) uint64
     sums: np.ndarray  # (3,) int64: limbs of J
     chosen: np.ndarray  # (2, K) int64: the next means, and where tabu rows are cut
-    given: np.ndarray  # (K,) int64: rows given to empty clusters
+    farthest: np.ndarray  # (K,) int64: rows given to empty clusters
     changed: np.ndarray  # (K,) int64: whether a cluster changed in a round of single moves
     mass: np.ndarray  # (4, K) float64: weights of the clusters, as in `rules.masses`; as they were before the round
     target: np.ndarray  # (N,) int32: where points would move to, or -1
