@@ -32,12 +32,13 @@ class Uncached:
 
 
 def accepted(**options: bool) -> dict[str, bool]:
-    """These options of `njit`, or none where numba does not know them."""
+    """Those of these options of `njit` that numba knows."""
     try:
-        njit(**options)(lambda: None)
-    except KeyError:
+        from numba.core.registry import cpu_target
+
+        return {name: value for name, value in options.items() if hasattr(cpu_target.options, name)}
+    except (ImportError, AttributeError):
         return {}
-    return options
 
 
 #: Wrappers for callers that there are none of would take a tenth of the time to compile.
