@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import oracle
 import pytest
-from conftest import blobs, same
+from conftest import Backend, blobs, same
 
 from gputabu import Points, Stop, TabuKMeans, lloyd, relocation
 from gputabu.backend import open_backend
@@ -19,6 +19,7 @@ from gputabu.backend.arithmetic.canonical import in_order
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.arithmetic.rules import masses
 from gputabu.backend.loops import RelocationSettings
+from gputabu.backend.tuning import Tuning
 from gputabu.core import random as draws
 
 LINE = np.array([[0.0], [0.0], [0.0], [1.0], [1.0], [5.0], [5.0], [5.0], [5.0], [9.0]])  # duplicates
@@ -178,11 +179,11 @@ def test_equals_numpy(case, backend):
 
 @pytest.mark.numba
 @pytest.mark.parametrize("case", ["blobs", "single", "weights"])
-def test_numba_pass_by_pass_equals_whole_searches(case, monkeypatch):
+def test_numba_pass_by_pass_equals_whole_searches(case):
     X, k, more = CASES[case]
     whole = relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more)
-    monkeypatch.setattr("gputabu.backend.numba.relocation.small", lambda *_: False)
-    same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend="numba", **more))
+    by_passes = Backend("numba", Tuning(small_data=0, medium_data=0))
+    same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend=by_passes, **more))
 
 
 def test_a_batch_equals_single_runs(iris, backend):
