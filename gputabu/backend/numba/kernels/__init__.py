@@ -7,5 +7,8 @@ are float32 whatever the points are. What they cannot tell apart is decided cano
 A name that ends in `_rows` is a pass over a piece of the points, for all restarts. `_block` is BLOCK points of one
 restart at the most, and `_all` is all points of one restart.
 
+Functions around inner loops take arrays one by one. With tuples of arrays in their place relocation was some percent
+slower, and compiling takes longer.
+
 Arrays that are only read arrive read-only, so that each function has one form per dtype of the points.
 """

@@ -120,14 +120,14 @@ def rank_three(factors, norms, coords, scoring, n):
 
 @inner
 def nearest_two_block(
-    X, columns, coords, length, centers, fast, r, moved, first, second, near, far, scratch, scoring
+    X, columns, coords, length, centers, fast, r, moved, first, second, near, far, affected, affected_coords, scoring
 ):  # fmt: skip
     """Bring the two nearest centres of the points X (n, d) up to date with the centres that moved, (K,) bool.
 
     The points are also columns (d, BLOCK) and coords (d, BLOCK); the centres are centers (K, d) and fast[r]. Where few
     centres moved, they are inserted, and only the points that had one of them among their two look anew.
     """
-    n, k, affected = len(X), len(centers), scratch.affected
+    n, k = len(X), len(centers)
     count, n_moved = 0, 0
     for a in range(k):
         n_moved += moved[a]
@@ -141,10 +141,10 @@ def nearest_two_block(
                 squares_to_one(columns, centers[a], scoring.squares, n)
                 insert_center(scoring.squares, np.int32(a), first, second, near, far, n)
         for j in range(len(coords)):
-            source, target = coords[j], scratch.affected_coords[j]
+            source, target = coords[j], affected_coords[j]
             for c in range(count):
                 target[c] = source[affected[c]]
-        coords = scratch.affected_coords
+        coords = affected_coords
     else:
         count = n
     rank_three(fast.factors[r], fast.norms[r], coords, scoring, count)
@@ -176,8 +176,8 @@ def nearest_two_rows(X, first, centers, fast, moved, nearest, scales, scratch, s
             if moved[r].any():
                 nearest_two_block(
                     rows, scratch.columns, scoring.coords, scoring.length, centers[r], fast, r, moved[r],
-                    nearest.first[r, a:b], nearest.second[r, a:b], nearest.near[r, a:b], nearest.far[r, a:b], scratch,
-                    scoring,
+                    nearest.first[r, a:b], nearest.second[r, a:b], nearest.near[r, a:b], nearest.far[r, a:b],
+                    scratch.affected, scratch.affected_coords, scoring,
                 )  # fmt: skip
 
 
@@ -207,5 +207,5 @@ def nearest_two_all(data, columns, centers, at, first, second, near, far, scales
         j = min(len(data.X), i + BLOCK)
         nearest_two_block(
             data.X[i:j], columns[b], data.coords[b], data.length[b], centers[0], fast, 0, scratch.moved, first[i:j],
-            second[i:j], near[i:j], far[i:j], scratch, scoring,
+            second[i:j], near[i:j], far[i:j], scratch.affected, scratch.affected_coords, scoring,
         )  # fmt: skip

@@ -96,16 +96,19 @@ def hartigan_labels(weights, labels, first, second, near, far, mass, new_labels)
 
 
 @inner
-def reassign_block(X, weights, labels, first, second, near, far, mass, to_nearest, scales, totals, sums, scratch):
+def reassign_block(
+    X, weights, labels, first, second, near, far, mass, to_nearest, new_labels, axes, weight_scale, term, squares,
+    cost_to_limbs, totals, sums,
+):  # fmt: skip
     """Relabel the points X (n, d); totals (K, C) follow, and J is added to sums (3,). Returns how many changed."""
     if to_nearest:
-        changed = relabel(X, weights, labels, first, totals, scales.axes, scales.weight, scratch.term)
+        changed = relabel(X, weights, labels, first, totals, axes, weight_scale, term)
     else:
-        hartigan_labels(weights, labels, first, second, near, far, mass, scratch.new_labels)
-        changed = relabel(X, weights, labels, scratch.new_labels, totals, scales.axes, scales.weight, scratch.term)
+        hartigan_labels(weights, labels, first, second, near, far, mass, new_labels)
+        changed = relabel(X, weights, labels, new_labels, totals, axes, weight_scale, term)
     for i in range(len(X)):
-        scratch.squares[i] = near[i] if labels[i] == first[i] else far[i]
-    add_costs(scratch.squares, weights, scales.cost[0], sums, len(X))
+        squares[i] = near[i] if labels[i] == first[i] else far[i]
+    add_costs(squares, weights, cost_to_limbs, sums, len(X))
     return changed
 
 
@@ -120,7 +123,8 @@ def reassign_rows(X, weights, first, labels, nearest, r, mass, to_nearest, scale
         a, b = first + start, first + stop
         changed[r] += reassign_block(
             X[start:stop], weights[start:stop], labels[r, a:b], nearest.first[r, a:b], nearest.second[r, a:b],
-            nearest.near[r, a:b], nearest.far[r, a:b], mass, to_nearest, scales, totals[r], costs[r], scratch,
+            nearest.near[r, a:b], nearest.far[r, a:b], mass, to_nearest, scratch.new_labels,
+            scales.axes, scales.weight, scratch.term, scratch.squares, scales.cost[0], totals[r], costs[r],
         )  # fmt: skip
 
 
@@ -134,7 +138,8 @@ def reassign_all(data, labels, first, second, near, far, to_nearest, scales, tot
         stop = min(len(data.X), start + BLOCK)
         changed += reassign_block(
             data.X[start:stop], data.weights[start:stop], labels[start:stop], first[start:stop], second[start:stop],
-            near[start:stop], far[start:stop], scratch.mass, to_nearest, scales, totals, sums, scratch,
+            near[start:stop], far[start:stop], scratch.mass, to_nearest, scratch.new_labels, scales.axes,
+            scales.weight, scratch.term, scratch.squares, scales.cost[0], totals, sums,
         )  # fmt: skip
     return changed, cost_from(sums[0], sums[1], sums[2], scales.cost)
 
