@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gputabu.backend.arithmetic import canonical
+from gputabu.backend.arithmetic.constants import DOUBT_FACTOR, DOUBT_TERMS
 from gputabu.backend.arithmetic.scratch import Scratch
 
 
@@ -37,8 +38,7 @@ class Product:
         np.multiply(c, -2, out=factors[:, :d], casting="same_kind")
         factors[:, d] = norms
         reach = np.sqrt(norms.reshape(r, k).max(axis=1, keepdims=True))  # (R, 1)
-        # 2.2: twice the bound, and a tenth for the bound's own arithmetic and higher orders.
-        fast, exact = (2.2 * (d + 6) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
+        fast, exact = doubts(d, dtype)
         with np.errstate(over="ignore"):  # an infinite doubt is an honest one
             doubt = np.stack(
                 [
@@ -68,6 +68,12 @@ def unit_for(reach: float, dtype: np.dtype) -> float:
     most = np.finfo(dtype).maxexp
     safe, e = most // 4, max(int(np.frexp(reach)[1]), -min(most - 1, 500))
     return 1.0 if abs(e) < safe else float(np.ldexp(1.0, -e))
+
+
+def doubts(d: int, dtype: np.dtype) -> tuple[float, float]:
+    """Relative error of fast scores in `dtype` and of the canonical formula, for a comparison of two."""
+    fast, exact = (DOUBT_FACTOR * (d + DOUBT_TERMS) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
+    return float(fast), float(exact)
 
 
 def floor(d: int, unit: float, dtype: np.dtype) -> float:

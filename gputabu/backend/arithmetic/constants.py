@@ -6,6 +6,8 @@ from __future__ import annotations
 LIMB = 28
 #: Two values of J closer than this, relatively, differ by the rounding of the centroids if by anything.
 NOISE = 2.0**-40
+#: Costs that are farther apart than this do not hang on the rounding of a few operations.
+BEYOND = 1.0 + 2.0**-20
 #: Squared distances are scaled to at most 2^KEY_BITS before they are rounded to float32 and compared as keys.
 KEY_BITS = 100
 #: A key value up to which a point counts as on its centre: 2^-40 of the box, as lengths.

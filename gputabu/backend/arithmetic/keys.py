@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 
+from gputabu.backend.arithmetic.constants import KEY_BITS
 from gputabu.backend.arithmetic.scratch import Scratch
 
 #: The key of no point: above that of any point.
@@ -27,7 +28,7 @@ def keys_of(squares: np.ndarray, square: int, first: int, scratch: Scratch) -> n
     keys = scratch("keys", squares.shape, np.uint64)
     halves = keys.view(np.uint32).reshape(*squares.shape, 2)
     with np.errstate(over="ignore"):  # points of weight zero may lie outside the box; they are never free
-        np.multiply(squares, np.ldexp(1.0, 100 - square), out=scaled)
+        np.multiply(squares, np.ldexp(1.0, KEY_BITS - square), out=scaled)
         np.copyto(halves[..., HIGH].view(np.float32), scaled, casting="same_kind")
     halves[..., 1 - HIGH] = np.arange(first, first + n, dtype=np.uint32)
     return keys

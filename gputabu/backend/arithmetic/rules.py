@@ -26,9 +26,6 @@ import numpy as np
 from gputabu.backend.arithmetic.constants import NOISE
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals, from_limbs, quantize
 
-#: Costs that are farther apart than this do not hang on the rounding of a few operations.
-BEYOND = 1 + 2.0**-20
-
 
 def slack(bounds: Bounds) -> float:
     """What a centroid may be off by, as a length, eight times over.

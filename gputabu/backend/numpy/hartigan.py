@@ -8,8 +8,7 @@ import numpy as np
 
 from gputabu.backend.arithmetic import canonical, certified, rules
 from gputabu.backend.arithmetic.certified import Product
-from gputabu.backend.arithmetic.constants import NOISE
-from gputabu.backend.arithmetic.rules import BEYOND
+from gputabu.backend.arithmetic.constants import BEYOND, NOISE
 from gputabu.backend.arithmetic.scratch import Scratch
 from gputabu.backend.contract import Moves
 from gputabu.backend.numpy.tiling import Task, TiledBackend
