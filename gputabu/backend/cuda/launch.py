@@ -83,8 +83,10 @@ def _checked(file: str, name: str, real: np.dtype, args: tuple[Any, ...]) -> tup
             packed.append(_struct(place, file, parameter, real, value))
         elif parameter.pointer:
             packed.append(np.uint64(0) if value is None else _array(place, parameter, real, value))
-        else:
+        elif np.ndim(value) == 0:
             packed.append(np.asarray(value, dtype_of(parameter.kind, real))[()])
+        else:
+            raise TypeError(f"{place} must be one number, got {value!r}.")
     return tuple(packed)
 
 

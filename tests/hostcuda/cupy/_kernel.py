@@ -12,7 +12,6 @@ from .cuda.errors import CUDADriverError, CUDARuntimeError
 from .cuda.memory import ARENA, MemoryPointer, find
 from .cuda.stream import get_current_stream, submit
 
-
 KINDS = {"f": "f", "V": "s", "c": "s"}  # of NumPy, as kernels know them; all others are integers
 
 
