@@ -63,7 +63,7 @@ extern "C" __global__ void try_labels(const real* __restrict__ X, const double* 
     change += s * size;
     fingerprints += s * 2 * trials;
     idx* sums = private_totals ? local_change : change;
-    word* prints = private_totals ? local_fingerprints : fingerprints;
+    word* marks = private_totals ? local_fingerprints : fingerprints;
     const idx begin = batch.first + chunk.start, last = (begin + n + QUAD - 1) / QUAD;
     const idx thread = (blockIdx.x % blocks) * (idx)blockDim.x + threadIdx.x;
     for (idx q = begin / QUAD + thread; q < last; q += (idx)blocks * blockDim.x) {
@@ -85,8 +85,8 @@ extern "C" __global__ void try_labels(const real* __restrict__ X, const double* 
                 word factors[QUAD];  // of two points
                 draw(factors, row / 2, 0, PRINT, batch.seed, 0);
                 const word shift = (word)(idx)(found - old);
-                atomicAdd(prints + 2 * t, shift * (row % 2 ? factors[2] : factors[0]));
-                atomicAdd(prints + 2 * t + 1, shift * (row % 2 ? factors[3] : factors[1]));
+                atomicAdd(marks + 2 * t, shift * (row % 2 ? factors[2] : factors[0]));
+                atomicAdd(marks + 2 * t + 1, shift * (row % 2 ? factors[3] : factors[1]));
             }
         }
     }

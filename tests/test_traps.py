@@ -83,7 +83,8 @@ def test_trap_02_only_the_long_axis_of_a_grid_grows(monkeypatch):
         grids.append({name: set(axes) for name, axes in seen.items()})
     for name in grids[0].keys() & grids[1]:
         assert grids[0][name] == grids[1][name], name
-    assert {"cover", "potential", "trial_gains", "survey", "settle", "bounds", "total"} <= grids[0].keys() & grids[1]
+    launched = {"lower_sq_dist", "potential", "seed_gains", "survey", "reassign", "bounds", "moments"}
+    assert launched <= grids[0].keys() & grids[1]
 
 
 def test_trap_02_more_draws_than_threads(backend):

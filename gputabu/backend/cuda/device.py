@@ -136,7 +136,12 @@ class DeviceBackend(BackendBase):
         """The grid as kernels take it."""
         return structs.Grid.upload(self.grid)
 
+    def adopt_grid(self, bounds: Bounds, grid: Grid) -> None:
+        super().adopt_grid(bounds, grid)
+        self.__dict__.pop("device_grid", None)  # of the grid before
+
     def rows_of(self, chunk: DeviceChunk) -> structs.Chunk:
+        """Which rows a chunk has, as kernels take it."""
         return structs.Chunk(chunk.n, chunk.start, self.points.n)
 
     def shared_bytes(self, file: str, table: str, **sizes: int) -> int:
@@ -153,6 +158,7 @@ class DeviceBackend(BackendBase):
         threads: int = THREADS,
         **defines: int,
     ) -> None:
+        """Launch kernel `name` of a source file with the type of the points."""
         kernels.launch(file, name, self.points.dtype, grid, threads, args, shared, **defines)
 
     def spread(self, elements: int) -> tuple[int]:
