@@ -197,6 +197,24 @@ def test_short_memory_halves_the_chunks_and_then_says_so(knobs):
 
 
 @hostcuda
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kilobytes", [64, 48])
+def test_devices_with_little_shared_memory(knobs, monkeypatch, kilobytes, dtype):
+    """Turing has 64 KiB a block: too little for the survey of float64 by 256 threads, or for tables of many centres."""
+    monkeypatch.setitem(knobs.attributes, "MaxSharedMemoryPerBlockOptin", kilobytes << 10)
+    X = blobs(300, 20, 5, dtype=dtype)
+    for k, restarts in ((60, 3), (5, 2)):
+        options = {"restarts": restarts, "max_iter": 3}
+        same(quantized.search(X, k, backend="cuda", **options), quantized.search(X, k, backend="numpy", **options))
+
+
+def test_more_restarts_than_a_block_has_shared_memory_for():
+    X = blobs(12, 2, 3)
+    options = {"restarts": 5000, "init": "random", "max_iter": 2}
+    same(lloyd.run(X, 2, backend="cuda", **options), lloyd.run(X, 2, backend="numpy", **options))
+
+
+@hostcuda
 def test_another_device(knobs, iris):
     knobs.settings.devices = 2
     whole = quantized.search(iris, 3, restarts=3, max_iter=30, backend="numpy")

@@ -229,25 +229,42 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         changed: Any, done: Any, unit: float,
     ) -> None:  # fmt: skip
         """Assign the points of a chunk; without totals only labels are wanted, and none are there before."""
-        shape = structs.Shape(*centers.shape)
-        first = chunk.X, chunk.weights, centers, fast, labels, totals, changed, done, grid, self.rows_of(chunk), shape
-        launch = self._launch_assign_tiled if shape.d > REGISTER_D else self._launch_assign
-        launch(chunk.n, shape, (*first, unit, totals is None), totals is not None)
+        r, k, d = centers.shape
+        tiled = d > REGISTER_D
+        count = r if tiled else self._restarts_at_once(r, k, d)
+        for first in range(0, r, count):
+            here = slice(first, first + count)
+            shape = structs.Shape(min(count, r - first), k, d)
+            args = (
+                chunk.X, chunk.weights, centers[here], structs.FastCenters(*(array[here] for array in fast)),
+                labels[here], None if totals is None else totals[here], changed[here],
+                None if done is None else done[here], grid, self.rows_of(chunk), shape, unit, totals is None,
+            )  # fmt: skip
+            launch = self._launch_assign_tiled if tiled else self._launch_assign
+            launch(chunk.n, shape, args, totals is not None)
+
+    def _restarts_at_once(self, r: int, k: int, d: int) -> int:
+        """How many of R restarts one launch of `assign` can have: each needs a little shared memory."""
+        while r > 1 and self._assign_bytes(structs.Shape(r, k, d), False, False) > self.shared_limit:
+            r = -(-r // 2)
+        return r
+
+    def _assign_bytes(self, shape: structs.Shape, resident: bool, private: bool) -> int:
+        r, k, d = shape
+        sizes = {"r": r, "k": k, "D": d, "columns": self.n_columns, "threads": self._assign_threads}
+        return self.shared_bytes("assign.cu", "ASSIGN_SHARED", resident=resident, private_totals=private, **sizes)
+
+    @property
+    def _assign_threads(self) -> int:
+        return THREADS if self.points.d * self.points.dtype.itemsize <= 128 else THREADS // 2
 
     def _launch_assign(self, n: int, shape: structs.Shape, args: tuple[Any, ...], summed: bool) -> None:
-        r, k, d = shape
-        threads = THREADS if d * self.points.dtype.itemsize <= 128 else THREADS // 2
-
-        def bytes_if(resident: bool, private: bool) -> int:
-            return self.shared_bytes(
-                "assign.cu", "ASSIGN_SHARED", r=r, k=k, D=d, columns=self.n_columns, threads=threads,
-                resident=resident, private_totals=private)  # fmt: skip
-
-        resident = bytes_if(True, False) <= self.shared_limit
-        private = summed and bytes_if(resident, True) <= self.shared_limit
+        threads = self._assign_threads
+        resident = self._assign_bytes(shape, True, False) <= self.shared_limit
+        private = summed and self._assign_bytes(shape, resident, True) <= self.shared_limit
         blocks = max(1, min(-(-n // threads), self.blocks))
-        shared = bytes_if(resident, private)
-        self.launch("assign.cu", "assign", (blocks,), (*args, resident, private), shared, threads, D=d)
+        shared = self._assign_bytes(shape, resident, private)
+        self.launch("assign.cu", "assign", (blocks,), (*args, resident, private), shared, threads, D=shape.d)
 
     def _launch_assign_tiled(self, n: int, shape: structs.Shape, args: tuple[Any, ...], summed: bool) -> None:
         file, name = "assign_tiled.cu", "assign_tiled"
@@ -263,18 +280,19 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
     ) -> None:  # fmt: skip
         """Survey the points of a chunk: costs and, if they are given, keys. J is on the grid unless it has a scale."""
         r, k, d = centers.shape
-        group = 1 if r == 1 else GROUP
+        group, threads = 1 if r == 1 else GROUP, THREADS
 
         def bytes_if(resident: bool, private: bool) -> int:
-            return self.shared_bytes(
-                "survey.cu", "SURVEY_SHARED", group=min(group, r), k=k, d=d, threads=THREADS, resident=resident,
-                private_keys=private)  # fmt: skip
+            sizes = {"group": min(group, r), "k": k, "d": d, "threads": threads}
+            return self.shared_bytes("survey.cu", "SURVEY_SHARED", resident=resident, private_keys=private, **sizes)
 
+        while bytes_if(False, False) > self.shared_limit:  # float64 where a block has 64 KiB, as on Turing
+            threads //= 2
         private = keys is not None and bytes_if(False, True) <= self.shared_limit
         resident = bytes_if(True, private) <= self.shared_limit
-        blocks = max(1, min(-(-chunk.n // THREADS), self.blocks))
+        blocks = max(1, min(-(-chunk.n // threads), self.blocks))
         grid = self.device_grid
         self.launch("survey.cu", "survey", (-(-r // group), blocks), (
             chunk.X, chunk.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(chunk),
             structs.Shape(r, k, d), grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, resident,
-            private), bytes_if(resident, private), RG=group)  # fmt: skip
+            private), bytes_if(resident, private), threads, RG=group)  # fmt: skip
