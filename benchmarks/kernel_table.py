@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nvrtc import Nvrtc, Usage, compiled
+from nvrtc import REALS, Nvrtc, Usage, compiled
 from sklearn.datasets import load_iris
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,25 +73,25 @@ ABOUT = {
     "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·(⌈K/64⌉ + 2) + 4) at most",
                           "≤ R·(32d + 20), atomics", BACKEND),
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
-    "ready": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
+    "fast_centers": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
     "survey": About("J, and per cluster the best free point", "N·R·d", "s·d·⌈R/8⌉ + 8R", "0", BACKEND),
     "block_search": About("whole restarts, one per block", "T·N·K·d per block", "s·d·R", "0", SEARCH),
-    "try_labels": About("trial labellings: changes of totals and prints", "N·R·T", "4R + R·T·s·d of those that change",
+    "try_labels": About("trial labellings: changes, fingerprints", "N·R·T", "4R + R·T·s·d of those that change",
                         "≤ R·T·(32d + 32), atomics", LABELS),
     "explain": About("scatter that each trial explains", "R·T·K·d", "–", "–", LABELS),
-    "adopt": About("the accepted trial: labels, changed totals", "N·R", "R·(4 + s·d of those that change)",
-                   "≤ R·(32d + 16), atomics", LABELS),
+    "apply_trial": About("the accepted trial: labels, changed totals", "N·R", "R·(4 + s·d of those that change)",
+                         "≤ R·(32d + 16), atomics", LABELS),
     "find_moves": About("every point's best move that lowers J", "N·R·K·d", "R·(s·d·K, cached, + 4)",
                         "16R of those that move", SINGLE),
     "relabel": About("labels of single points changed", "m", "–", "–", SINGLE),
-    "pair_nearest": About("the two nearest centres", "N·R·K·d", "R·s·d·K, cached", "24R", MOVED),
-    "settle": About("labels by nearest centre or Hartigan's rule, changed totals", "N·R",
-                    "R·(28 + s·d of those that change)", "≤ R·(32d + 20), atomics", MOVED),
+    "nearest_two": About("the two nearest centres", "N·R·K·d", "R·s·d·K, cached", "24R", MOVED),
+    "reassign": About("labels by nearest centre or Hartigan's rule, changed totals", "N·R",
+                      "R·(28 + s·d of those that change)", "≤ R·(32d + 20), atomics", MOVED),
     "swap_gains": About("ΔJ of every candidate in place of every centre", "N·R·T·d", "R·(20 + s·d·T, cached)",
                         "R·(24 + 48T where nearer), atomics", MOVED),
     "bounds": About("box around the points; counts what is not finite", "N·d", "s·d", "0", BACKEND),
-    "total": About("totals of all points", "N·d", "s·d", "0", BACKEND),
+    "moments": About("totals of all points", "N·d", "s·d", "0", BACKEND),
     "fetch_rows": About("single points", "m·d", "–", "–", CUDA),
     "labels_of": About("labels of single points", "R·m", "–", "–", BACKEND),
     "mark": About("tabu stamps from a list of rows", "R·K·L", "–", "–", BACKEND),
@@ -101,9 +100,9 @@ ABOUT = {
     "spreads": About("distances to the own centre, summed per cluster", "N·R·d", "R·(s·d + 4)", "0", BACKEND),
     "closest": About("nearest point to each centre, twice", "N·K·d", "s·d·K, cached", "0", SEARCH),
     "farthest": About("farthest point from its centre", "N·d", "s·d + 4", "0", CUDA),
-    "cover": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),
+    "lower_sq_dist": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),
     "potential": About("its sum over tiles of rows, in integers", "N·R", "8R", "0", SEEDING),
-    "trial_gains": About("what each of T trial seeds would gain", "N·R·T·d", "R·T·(s·d + 8)", "0", SEEDING),
+    "seed_gains": About("what each of T trial seeds would gain", "N·R·T·d", "R·T·(s·d + 8)", "0", SEEDING),
     "locate": About("the row that a draw falls on", "1024 per draw", "–", "–", SEEDING),
 }
 # fmt: on
@@ -135,13 +134,15 @@ def launches() -> dict[str, Launch]:
     import cupy
 
     from gputabu import lloyd, quantized, reassignment, relocation
+    from gputabu.backend.cuda.launch import options
 
+    always = {word for dtype in REALS.values() for word in options(dtype, ())}
     cupy._hostcuda.attributes["MaxSharedMemoryPerBlockOptin"] = ARCHITECTURES[TABLE_ARCH].shared - 1024
     seen: dict[str, Launch] = {}
     call = cupy.RawKernel.__call__
 
     def recorded(kernel: Any, grid: Any, block: Any, args: Any, **more: Any) -> None:
-        defines = [word[2:] for word in kernel.options if re.match("-D(?!REAL)", word)]
+        defines = [word[2:] for word in kernel.options if word not in always]
         form = f"{kernel.name} ({', '.join(defines)})" if defines else kernel.name
         seen.setdefault(form, Launch(int(np.prod(block)), more.get("shared_mem", 0)))
         call(kernel, grid, block, args, **more)

@@ -93,19 +93,20 @@ _ENTRY = re.compile(
 def compiled(nvrtc: Nvrtc, arch: int, widths: Sequence[int]) -> Iterator[Usage]:
     """Every kernel in every form, for one architecture."""
     from gputabu.backend.cuda import diagnosis
-    from gputabu.backend.cuda import launch as kernels
+    from gputabu.backend.cuda.launch import options as launch_options
+    from gputabu.backend.cuda.sources import source
 
     for file, defines in diagnosis.variants(widths):
         for real, dtype in REALS.items():
             # CuPy adds -ftz=true and the architecture of the device.
             options = [
-                *kernels.options(dtype, defines),
+                *launch_options(dtype, defines),
                 "-ftz=true",
                 f"-arch=sm_{arch}",
                 "--ptxas-options=-v",
             ]
             words = ", ".join(f"{name}={value}" for name, value in defines)
-            log = nvrtc.log_of(kernels.source(file), file, options)
+            log = nvrtc.log_of(source(file), file, options)
             for entry in _ENTRY.finditer(log):
                 shared = re.search(r"(\d+) bytes smem", entry["rest"])
                 yield Usage(

@@ -1,5 +1,8 @@
 // What all kernels share: the canonical distance, fixed-point limbs, packed keys.
 //
+// LIMB, NOISE, ON_CENTER and other numbers that Python knows as well are macros, given to the compiler
+// (gputabu.backend.cuda.launch.MACROS), so that each is written once.
+//
 // `real` is the type of the points, chosen by -DREAL=float or -DREAL=double. Whatever decides or is summed is
 // computed in double by the _rn intrinsics, which the compiler may not contract: the bits are those of the NumPy
 // twin. Only the fast scores of `assign` are free to be computed in any way, as their error is bounded.
@@ -9,11 +12,16 @@
 #define DYNAMIC_SHARED(type, name) extern __shared__ double2 name##_raw[]; type* name = (type*)name##_raw
 #endif
 
+// The arrays of a kernel in dynamic shared memory are a table, NAME_SHARED(ARRAY), with a row ARRAY(type, name, count)
+// for each. NAME_SHARED(CARVE) behind DYNAMIC_SHARED(char, carved) declares them; Python reads the same rows to know how
+// many bytes that takes (gputabu.backend.cuda.sources.shared_bytes). Wide types come first, so that all are aligned.
+// Counts are expressions in +, *, / and |, of names that both sides know.
+#define CARVE(type, name, count) type* const name = (type*)carved; carved += (int)sizeof(type) * (count);
+
 typedef REAL real;
 typedef long long idx;  // all sizes and offsets: N·d and N·R pass 2^31
 typedef unsigned long long word;
 
-#define LIMB 28
 #define NO_KEY 0xFFFFFFFFFFFFFFFFull
 
 // CuPy compiles with -ftz=true, under which a conversion flushes denormal floats; the CPU keeps them.
@@ -48,17 +56,14 @@ __device__ __forceinline__ double canonical(const real* x, const double* c, int 
 // Limb 0 of v·scale, leaving the rest in v, scaled for the next limb. `scale` is a power of two.
 __device__ __forceinline__ idx next_limb(double& v) {
     const double whole = rint(v);
-    v = __dmul_rn(__dsub_rn(v, whole), 268435456.0);  // 2^LIMB
+    v = __dmul_rn(__dsub_rn(v, whole), (double)(1ll << LIMB));
     return __double2ll_rn(whole);
 }
 
-// The double nearest to a sum of limbs, in the order of operations of gputabu.points.from_limbs.
+// The double nearest to a sum of limbs, in the order of operations of fixed_point.from_limbs.
 __device__ __forceinline__ double from_limb(idx limb, double power) {
     return __dmul_rn(__ll2double_rn(limb), power);
 }
-
-// 2^e for |e| <= 1022.
-__device__ __forceinline__ double power_of_two(int e) { return __longlong_as_double((idx)(1023 + e) << 52); }
 
 __device__ __forceinline__ real infinite() { return (real)__longlong_as_double(0x7FF0000000000000LL); }
 
@@ -79,8 +84,10 @@ __device__ __forceinline__ void consider(Lead& lead, real score, int number) {
 
 __device__ __forceinline__ void add_to(idx* sum, idx term) { atomicAdd((word*)sum, (word)term); }
 
+// Columns of the totals of a cluster: d high limbs, d low limbs, [weight high, low,] count. See fixed_point.Totals.
+__device__ __forceinline__ int columns_of(int d, bool weighted) { return 2 * d + 1 + (weighted ? 2 : 0); }
+
 // Adds (sign = 1) or takes away (-1) what one point contributes to the totals of a cluster.
-// columns: d high limbs, d low limbs, [weight high, low,] count. See gputabu.points.Totals.
 __device__ void contribute(idx* totals, const real* x, int d, const double* weight, idx i, const double* offset,
                            const double* scale, double weight_scale, idx sign) {
 #pragma unroll 1  // seldom called: registers are worth more

@@ -1,5 +1,5 @@
 // measure: the box around the points, their totals, single rows, distances: what is asked for once.
-#include "common.cuh"
+#include "structs.cuh"
 
 // A float or double whose bits, as an unsigned integer, sort like its value.
 __device__ word sortable(double v) {
@@ -30,21 +30,20 @@ extern "C" __global__ void bounds(const real* __restrict__ X, const double* __re
 
 // Totals of all points as one cluster: X (n, d), weight (n) or null in; totals (C) in/out.
 // One thread per (point, column) as above; the weight and the count belong to column 0.
-extern "C" __global__ void total(const real* __restrict__ X, const double* __restrict__ weight,
-                                 const double* __restrict__ offset, const double* __restrict__ scale,
-                                 idx* __restrict__ totals, idx n, int d, double weight_scale) {
+extern "C" __global__ void moments(const real* __restrict__ X, const double* __restrict__ weight,
+                                   idx* __restrict__ totals, Grid grid, idx n, int d) {
     const int j = blockIdx.x * blockDim.x + threadIdx.x;
     if (j >= d) return;
     idx high = 0, low = 0, heavy = 0, light = 0, count = 0;
     for (idx i = blockIdx.y; i < n; i += gridDim.y) {
-        double v = __dsub_rn(widen(X[i * d + j]), offset[j]);
+        double v = __dsub_rn(widen(X[i * d + j]), grid.offset[j]);
         if (weight) v = __dmul_rn(v, weight[i]);
-        v = __dmul_rn(v, scale[j]);
+        v = __dmul_rn(v, grid.scale[j]);
         high += next_limb(v);
         low += next_limb(v);
         if (j > 0) continue;
         if (weight) {
-            double w = __dmul_rn(weight[i], weight_scale);
+            double w = __dmul_rn(weight[i], grid.weight_scale);
             heavy += next_limb(w);
             light += next_limb(w);
         }
@@ -65,30 +64,6 @@ extern "C" __global__ void fetch_rows(const real* __restrict__ X, const idx* __r
         const idx i = wanted[t / d] - start;
         if (i >= 0 && i < n) found[t] = widen(X[i * d + t % d]);
     }
-}
-
-// labels (R, pitch) in; rows (R, m) in, -1 for none; found (R, m) out: the label of each, -1 for none.
-extern "C" __global__ void labels_of(const int* __restrict__ labels, const idx* __restrict__ rows,
-                                     int* __restrict__ found, idx pitch, idx r, idx m) {
-    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * m; t += (idx)gridDim.x * blockDim.x)
-        found[t] = rows[t] < 0 ? -1 : labels[t / m * pitch + rows[t]];
-}
-
-// stamps (R, pitch) in/out: the rows (R, K, L) become forbidden, where in their cluster or, if global_scope, anywhere.
-extern "C" __global__ void mark(const int* __restrict__ labels, const idx* __restrict__ rows, int* __restrict__ stamps,
-                                const int* __restrict__ age, idx pitch, idx r, int k, idx m, int global_scope) {
-    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * k * m; t += (idx)gridDim.x * blockDim.x) {
-        const idx n = rows[t], cluster = t / m, s = cluster / k;
-        if (n < 0) continue;
-        if (global_scope || labels[s * pitch + n] == (int)(cluster % k)) atomicExch(stamps + s * pitch + n, age[s]);
-    }
-}
-
-// from (R', pitch) rows picked into to (m, pitch): to[t] = from[picks[t]]. One thread per element.
-extern "C" __global__ void pick_labels(const int* __restrict__ from, int* __restrict__ to, const idx* __restrict__ picks,
-                                       idx m, idx pitch) {
-    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * pitch; t += (idx)gridDim.x * blockDim.x)
-        to[t] = from[picks[t / pitch] * pitch + t % pitch];
 }
 
 // Euclidean distances of n points to k centres, (n, k) out. One thread per pair.
@@ -128,20 +103,19 @@ extern "C" __global__ void closest(const real* __restrict__ X, const double* __r
     }
 }
 
-// The farthest point from its centre below `bar`: key (1) in/out, max of (d² as float32) << 32 | ~(row − span).
+// The farthest point from its centre below `bar`: key (1) in/out, max of (d² as float32) << 32 | ~row.
 // labels (n) of one restart from `start` on. One thread per point.
 extern "C" __global__ void farthest(const real* __restrict__ X, const double* __restrict__ weight,
                                     const double* __restrict__ centers, const int* __restrict__ labels,
-                                    word* __restrict__ key, idx n, idx start, idx span, int d, double key_scale,
-                                    double on_center, word bar) {
+                                    word* __restrict__ key, idx n, idx start, int d, double key_scale, word bar) {
     word most = 0;
     for (idx i = (idx)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.x * blockDim.x) {
         if (weight && weight[i] <= 0.0) continue;
         const double v = __dmul_rn(canonical(X + i * d, centers + (idx)labels[start + i] * d, d), key_scale);
         const unsigned bits = float_bits(v);
-        if (!(widen(__uint_as_float(bits)) > on_center)) continue;
-        const word mine = (word)bits << 32 | (word)(0xFFFFFFFFu - (unsigned)(start + i - span));
-        if (mine < bar && mine > most) most = mine;
+        if (!(widen(__uint_as_float(bits)) > ON_CENTER)) continue;
+        const word candidate = (word)bits << 32 | (word)(0xFFFFFFFFu - (unsigned)(start + i));
+        if (candidate < bar && candidate > most) most = candidate;
     }
     if (most) atomicMax(key, most);
 }

@@ -1,77 +1,70 @@
 // What the kernels of a search share: centroids, the fast form of centres, and the O(K) part of a tabu iteration.
 // Functions are called by all threads of a block, with pointers to the state of one restart.
 #pragma once
-#include "common.cuh"
+#include "structs.cuh"
 
-// Means of the clusters (eq. 3): the same operations as gputabu.points.Grid.centroids.
-__device__ double centroid(const idx* cluster, int d, int j, bool weighted, const double* offset,
-                           const double* high, const double* low, double weight_high, double weight_low,
-                           double fallback) {
+// Means of the clusters (eq. 3): the same operations as fixed_point.Grid.centroids.
+__device__ double centroid(const idx* cluster, int d, int j, bool weighted, const Grid& grid, double fallback) {
     const double weight = weighted
-        ? __dadd_rn(from_limb(cluster[2 * d], weight_high), from_limb(cluster[2 * d + 1], weight_low))
+        ? __dadd_rn(from_limb(cluster[2 * d], grid.weight_high), from_limb(cluster[2 * d + 1], grid.weight_low))
         : __ll2double_rn(cluster[2 * d]);
     if (!(weight > 0.0)) return fallback;
-    const double moment = __dadd_rn(from_limb(cluster[j], high[j]), from_limb(cluster[d + j], low[j]));
-    return __dadd_rn(offset[j], __ddiv_rn(moment, weight));
+    const double moment = __dadd_rn(from_limb(cluster[j], grid.high[j]), from_limb(cluster[d + j], grid.low[j]));
+    return __dadd_rn(grid.offset[j], __ddiv_rn(moment, weight));
+}
+
+// J from its limbs (3).
+__device__ __forceinline__ double cost_of(const idx* limbs, const Grid& grid) {
+    return __dadd_rn(__dadd_rn(from_limb(limbs[0], grid.cost0), from_limb(limbs[1], grid.cost1)),
+                     from_limb(limbs[2], grid.cost2));
+}
+
+// The arrays of restart s.
+__device__ __forceinline__ FastCenters fast_of(const FastCenters& all, idx s, int k, int d) {
+    return FastCenters{all.centers + s * k * d, all.norms + s * k, all.doubt + s * 3};
+}
+__device__ __forceinline__ Restarts restart_of(const Restarts& all, idx s, int k, const Limits& limits) {
+    const idx columns = limits.max_iter + 1;  // of the trace
+    return Restarts{all.means + s * k, all.rows + s * k * limits.capacity, all.length + s * k, all.best_means + s * k,
+                    all.best_cost + s, all.stale + s, all.age + s, all.done + s, all.current + s * columns,
+                    all.best + s * columns, all.path + s * columns * k};
 }
 
 // The fast centres of one restart and how far their distances can be trusted; by all threads of a block.
 // `widest` is shared and holds a double that sorts like its bits.
-__device__ void make_fast(const double* centers, real* fast, real* norms, real* doubt, const double* offset,
-                          int k, int d, double unit, double trust, double exact, double floor, word* widest) {
+__device__ void make_fast(const double* centers, const FastCenters& fast, const double* offset, int k, int d,
+                          const Doubt& doubt, word* widest) {
     if (threadIdx.x == 0) *widest = 0;
     __syncthreads();
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         double norm = 0.0;
         for (int j = 0; j < d; ++j) {
-            const double c = (centers[(idx)a * d + j] - offset[j]) * unit;
-            fast[(idx)a * d + j] = (real)c;
+            const double c = (centers[(idx)a * d + j] - offset[j]) * doubt.unit;
+            fast.centers[(idx)a * d + j] = (real)c;
             norm += c * c;
         }
-        norms[a] = (real)norm;
+        fast.norms[a] = (real)norm;
         atomicMax(widest, (word)__double_as_longlong(norm));
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        const double reach = sqrt(__longlong_as_double((idx)*widest));
-        doubt[0] = (real)((trust + exact) * reach * reach + floor);
-        doubt[1] = (real)(2 * (trust + exact) * reach);
-        doubt[2] = (real)(trust + exact);  // the direct form errs with ‖x‖² as well
+        const double reach = sqrt(__longlong_as_double((idx)*widest)), trust = doubt.fast + doubt.exact;
+        fast.doubt[0] = (real)(trust * reach * reach + doubt.floor);
+        fast.doubt[1] = (real)(2 * trust * reach);
+        fast.doubt[2] = (real)trust;  // the direct form errs with ‖x‖² as well
     }
 }
 
-#define STOP_PATIENCE 1
-#define STOP_MAX_ITER 2
-#define STOP_TARGET 3
-
-// The state of one restart between two iterations, and where its trace goes.
-struct Restart {
-    idx* means;  // (K) M_c
-    idx* rows;  // (K, L) tabu rows
-    int* length;  // (K)
-    idx* best_means;  // (K) M_b
-    double* best_cost;  // J_b
-    int *stale, *age, *done;
-    double *current, *best;  // (T + 1)
-    idx* path;  // (T + 1, K)
-};
-
-struct Limits {
-    double noise;  // 1 - 2^-40: what must be undercut to be better
-    double target;  // J to stop at, negative for none
-    int capacity, max_iter, patience, global_scope;
-};
-
-// Judges M_c by its J, records it, and chooses and enters the next means (gputabu.quantized.step and neighbours,
-// gputabu.tabu). Returns whether the restart goes on. scratch (2·K) is shared memory.
-__device__ bool advance(const Restart& me, const Limits& limits, double J, const int* labels, const double* weight,
+// Judges M_c of one restart by its J, records it, and chooses and enters the next means (algorithms.quantized,
+// algorithms.tabu_list). Returns whether the restart goes on. scratch (2·K) is shared memory.
+__device__ bool advance(const Restarts& me, const Limits& limits, double J, const int* labels, const double* weight,
                         const idx* totals, const word* keys, int k, int columns, idx* scratch) {
     __shared__ int better;
     idx *next = scratch, *cut = scratch + k;
     const int iteration = *me.age - 1;
     __syncthreads();  // everyone has read the age
     if (threadIdx.x == 0) {
-        better = iteration == 0 || J < __dmul_rn(*me.best_cost, limits.noise);
+        better = iteration == 0 || J < __dmul_rn(*me.best_cost, 1.0 - NOISE);
         if (better) *me.best_cost = J;
         const int stale = better ? 0 : *me.stale + 1;
         *me.stale = stale;
@@ -97,7 +90,7 @@ __device__ bool advance(const Restart& me, const Limits& limits, double J, const
                 const idx n = me.rows[(idx)a * limits.capacity + l];
                 if (labels[n] != a || (weight && weight[n] <= 0.0)) continue;
                 bool elsewhere = false;
-                for (int b = 0; limits.global_scope && b < k && !elsewhere; ++b)
+                for (int b = 0; limits.shared && b < k && !elsewhere; ++b)
                     for (int m = 0; b != a && m < me.length[b] && !elsewhere; ++m)
                         elsewhere = me.rows[(idx)b * limits.capacity + m] == n;
                 if (elsewhere) continue;
@@ -111,9 +104,9 @@ __device__ bool advance(const Restart& me, const Limits& limits, double J, const
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         idx* row = me.rows + (idx)a * limits.capacity;
         int size = cut[a] >= 0 ? (int)cut[a] : me.length[a];
-        bool held = false;
-        for (int l = 0; l < size && !held; ++l) held = row[l] == me.means[a];
-        if (!held) row[size++] = me.means[a];
+        bool known = false;
+        for (int l = 0; l < size && !known; ++l) known = row[l] == me.means[a];
+        if (!known) row[size++] = me.means[a];
         me.length[a] = size;
         me.means[a] = next[a];
     }

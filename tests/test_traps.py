@@ -63,7 +63,8 @@ def test_only_the_long_axis_of_a_grid_grows(monkeypatch):
         grids.append({name: set(axes) for name, axes in seen.items()})
     for name in grids[0].keys() & grids[1]:
         assert grids[0][name] == grids[1][name], name
-    assert {"cover", "potential", "trial_gains", "survey", "settle", "bounds", "total"} <= grids[0].keys() & grids[1]
+    launched = {"lower_sq_dist", "potential", "seed_gains", "survey", "reassign", "bounds", "moments"}
+    assert launched <= grids[0].keys() & grids[1]
 
 
 @pytest.mark.trap(2)

@@ -323,7 +323,7 @@ def test_words_on_the_device_are_numpys():
     from gputabu.backend.cuda import launch as kernels
 
     text = (
-        kernels.source("reassign.cu")
+        kernels.source("reassignment.cu")
         + """
 extern "C" __global__ void words(word* out, word step, word purpose, word seed, word restart) {
     draw(out + 4 * threadIdx.x, 5 + threadIdx.x, step, purpose, seed, restart);

@@ -338,7 +338,7 @@ def test_reads_of_x(monkeypatch):
     for iterations in (4, 14):
         passes.clear()
         relocation.search(blobs(500, 3, 6), 6, max_iter=iterations, patience=99, refine="lloyd", backend="cuda", seed=2)
-        counts.append(sum(name in ("pair_nearest", "swap_gains") for name in passes))
+        counts.append(sum(name in ("nearest_two", "swap_gains") for name in passes))
     assert counts[1] - counts[0] <= 10 * (2 + 3)
 
 

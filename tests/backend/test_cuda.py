@@ -177,6 +177,24 @@ def test_short_memory_halves_the_chunks_and_then_says_so(knobs):
 
 
 @hostcuda
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("kilobytes", [64, 48])
+def test_devices_with_little_shared_memory(knobs, monkeypatch, kilobytes, dtype):
+    """Turing has 64 KiB a block: too little for the survey of float64 by 256 threads, or for tables of many centres."""
+    monkeypatch.setitem(knobs.attributes, "MaxSharedMemoryPerBlockOptin", kilobytes << 10)
+    X = blobs(300, 20, 5, dtype=dtype)
+    for k, restarts in ((60, 3), (5, 2)):
+        options = {"restarts": restarts, "max_iter": 3}
+        same(quantized.search(X, k, backend="cuda", **options), quantized.search(X, k, backend="numpy", **options))
+
+
+def test_more_restarts_than_a_block_has_shared_memory_for():
+    X = blobs(12, 2, 3)
+    options = {"restarts": 5000, "init": "random", "max_iter": 2}
+    same(lloyd.run(X, 2, backend="cuda", **options), lloyd.run(X, 2, backend="numpy", **options))
+
+
+@hostcuda
 def test_another_device(knobs, iris):
     knobs.settings.devices = 2
     whole = quantized.search(iris, 3, restarts=3, max_iter=30, backend="numpy")
@@ -270,6 +288,7 @@ def test_rows_beyond_31_bits(knobs):
     import cupy
 
     from gputabu.backend.cuda.launch import launch
+    from gputabu.backend.cuda.structs import Chunk, Grid, Shape
 
     n, d = 2**31 + 512, 1
     X = cupy.empty((n, d), np.float32)
@@ -286,14 +305,13 @@ def test_rows_beyond_31_bits(knobs):
         centers = np.array([[[0.0], [2.5]], [[0.9], [5.0]]])
         where = cupy.asarray(centers)
         fast = opened.empty_fast(2, 2)
-        origin = cupy.zeros(1, np.float64)
-        unit, *trust = opened.trust(np.zeros(1), centers)
-        launch("step.cu", "ready", np.dtype(np.float32), (2,), 32, (where, *fast, origin, 2, 1, unit, *trust))
+        grid, doubt = Grid(cupy.zeros(1, np.float64)), opened.doubt(np.zeros(1), centers)
+        opened.make_fast(where, fast, grid.offset, doubt)
         changed = cupy.zeros(2, np.int64)
         launch(
             "assign.cu", "assign", np.dtype(np.float32), (4,), 128,
-            (tail, None, where, fast.near, fast.doubt, origin, None, labels, None, changed, None, 512, n - 512, n,
-             2, 2, unit, 1.0, 0, 0, 0), 4096, D=1,
+            (tail, None, where, fast, labels, None, changed, None, grid, Chunk(512, n - 512, n), Shape(2, 2, 1),
+             doubt.unit, 0, 0, 0), 4096, D=1,
         )  # fmt: skip
         assert changed.get().tolist() == [512, 512]
         assert (labels[1, n - 512 :].get() == 0).all()
@@ -302,9 +320,10 @@ def test_rows_beyond_31_bits(knobs):
 def test_launch_arguments_are_checked():
     import cupy
 
-    from gputabu.backend.cuda.launch import launch, signatures
+    from gputabu.backend.cuda.launch import launch
+    from gputabu.backend.cuda.sources import Parameter, signatures
 
-    assert signatures("assign.cu")["assign"][0] == ("real", True)
+    assert signatures("assign.cu")["assign"][0] == Parameter("real", True, "X")
     out = cupy.empty((2, 1), np.float64)
     X = cupy.zeros((4, 2), np.float32)
     with pytest.raises(TypeError, match="contiguous array of float64"):
@@ -313,3 +332,80 @@ def test_launch_arguments_are_checked():
         launch("measure.cu", "fetch_rows", np.dtype(np.float32), (1,), 32, (X,))
     with pytest.raises(TypeError, match="contiguous"):
         launch("measure.cu", "fetch_rows", np.dtype(np.float32), (1,), 32, (X[:, ::2], out, out, 1, 0, 1, 1))
+
+
+def test_structs_are_checked_field_by_field():
+    import cupy
+
+    from gputabu.backend.cuda.launch import launch
+    from gputabu.backend.cuda.structs import Doubt, FastCenters, Limits
+
+    centers, offset = cupy.zeros((1, 2, 3)), cupy.zeros(3)
+    fast, doubt = FastCenters.empty(1, 2, 3, np.dtype(np.float32)), Doubt(1.0, 0.0, 0.0, 0.0)
+
+    def make(fast, doubt):
+        launch("fast_centers.cu", "fast_centers", np.dtype(np.float32), (1,), 32, (centers, fast, offset, 2, 3, doubt))
+
+    make(fast, doubt)
+    with pytest.raises(TypeError, match="Argument 1 of fast_centers, norms, must be a contiguous array of float32"):
+        make(fast._replace(norms=cupy.zeros((1, 2))), doubt)
+    with pytest.raises(TypeError, match="contiguous"):
+        make(fast._replace(centers=cupy.zeros((1, 2, 6), np.float32)[..., ::2]), doubt)
+    for wrong in (Limits(0.0, 1, 1, 1, False), tuple(doubt), 1.0):
+        with pytest.raises(TypeError, match="Argument 5 of fast_centers must be a Doubt of unit, fast, exact, floor"):
+            make(fast, wrong)
+    with pytest.raises(TypeError, match="Argument 4 of fast_centers must be one number"):
+        launch("fast_centers.cu", "fast_centers", np.dtype(np.float32), (1,), 32, (centers, fast, offset, 2, doubt, 3))
+
+
+def test_every_struct_has_the_fields_and_the_layout_of_the_source():
+    """The compiler says where it puts each field."""
+    import cupy
+
+    from gputabu.backend.cuda import sources, structs
+    from gputabu.backend.cuda.launch import options
+
+    known = {}
+    for path in sources.source_folder().glob("*.cu"):
+        known |= sources.structs(path.name)
+    assert len(known) == 9
+    real = np.dtype(np.float32)
+    for name, struct in known.items():
+        assert getattr(structs, name)._fields == struct.names
+        places = " ".join(f"out[{i}] = __builtin_offsetof({name}, {f});" for i, f in enumerate(struct.names))
+        text = f'extern "C" __global__ void look(idx* out) {{ {places} out[{len(struct.names)}] = sizeof({name}); }}'
+        module = cupy.RawModule(code=f"{sources.source('iteration.cu')}\n{text}", options=options(real, ()))
+        out, layout = cupy.empty(len(struct.names) + 1, np.int64), sources.layout(struct, real)
+        module.get_function("look")((1,), (1,), (out,))
+        assert out.get().tolist() == [*(layout.fields[f][1] for f in struct.names), layout.itemsize]
+
+
+def test_declarations_that_cannot_be_read_are_refused(monkeypatch, tmp_path):
+    from gputabu.backend.cuda import sources
+
+    (tmp_path / "planted.cu").write_text(
+        """#define WIDE_SHARED(ARRAY) \\
+    ARRAY(int, labels, n) \\
+    ARRAY(double, centers, k * (WIDTH + 1) / 2)
+#define WIDTH 32
+#define LATE_SHARED(ARRAY) \\
+    ARRAY(double, centers, k * (WIDTH + 1) / 2) \\
+    ARRAY(real, norms, k | 1)
+struct Pair {
+    const double* a;  // first
+    int b, c;
+};
+extern "C" __global__ void take(Pair pair) {}
+"""
+    )
+    monkeypatch.setattr(sources, "source_folder", lambda: tmp_path)
+    with pytest.raises(ValueError, match="'int b, c' must be a type"):
+        sources.structs("planted.cu")
+    with pytest.raises(ValueError, match="in WIDE_SHARED, arrays of wide types must come first"):
+        sources.shared_bytes("planted.cu", "WIDE_SHARED", np.dtype(np.float32), {"n": 3, "k": 2})
+    assert sources.shared_bytes("planted.cu", "LATE_SHARED", np.dtype(np.float32), {"k": 3}) == 8 * 49 + 4 * 3
+    with pytest.raises(NameError):
+        sources.shared_bytes("planted.cu", "LATE_SHARED", np.dtype(np.float32), {})
+    (tmp_path / "broken.cu").write_text("#define BROKEN_SHARED(ARRAY) ARRAY(int, a)")
+    with pytest.raises(ValueError, match="BROKEN_SHARED must have rows"):
+        sources.shared_bytes("broken.cu", "BROKEN_SHARED", np.dtype(np.float32), {})

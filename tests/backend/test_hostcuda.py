@@ -165,6 +165,44 @@ def test_undefined_arithmetic():
     plant("asserts", (1,), np.int32(0), message="assertion failed: n > 0")
 
 
+TASK = np.dtype([("from", np.uint64), ("n", np.int32), ("to", np.uint64)], align=True)
+
+
+def task(a, n, b):
+    return np.array((a.data.ptr, n, b.data.ptr), TASK)
+
+
+def test_structs_go_by_value_and_what_they_point_to_is_watched(monkeypatch):
+    a, b = cupy.asarray(np.arange(8, dtype=np.float32)), cupy.empty(8, np.float32)
+    run("copy_task", (1,), (8,), task(a, 8, b))
+    np.testing.assert_array_equal(b.get(), a.get())
+    for small, large in ((a[:5].copy(), b), (a, cupy.empty(5, np.float32))):
+        with pytest.raises(hc.Violation, match=r"4 bytes out of bounds: by \d bytes past an array of 20 bytes"):
+            run("copy_task", (1,), (8,), task(small, 8, large))
+    fresh = cupy.empty(8, np.float32)
+    with pytest.raises(hc.Violation, match="reads memory never written"):
+        run("copy_task", (1,), (8,), task(fresh, 8, b))
+    freed = task(cupy.zeros(8, np.float32), 8, b)
+    with pytest.raises(hc.Violation, match="after free"):
+        run("copy_task", (1,), (8,), freed)
+    monkeypatch.setattr(hc.settings, "devices", 2)
+    with cupy.cuda.Device(1):
+        far = cupy.zeros(8, np.float32)
+    with pytest.raises(ValueError, match="argument 0 of kernel copy_task is on device 1"):
+        run("copy_task", (1,), (8,), task(a, 8, far))
+
+
+def test_structs_must_have_the_kernel_s_width():
+    a = cupy.zeros(8, np.float32)
+    packed = task(a, 8, a).astype(np.dtype([(name, TASK[name]) for name in TASK.names]))  # not aligned as in C
+    for wrong in (packed, np.int64(8), np.array(8), a):
+        with pytest.raises(TypeError, match="argument 0 of kernel copy_task must be struct, 24 bytes"):
+            run("copy_task", (1,), (8,), wrong)
+    for wrong in (task(a, 8, a)[()], np.stack([task(a, 8, a)] * 2)):  # a scalar of NumPy, and two structs
+        with pytest.raises(TypeError, match="Unsupported type"):
+            run("copy_task", (1,), (8,), wrong)
+
+
 def test_leak():
     kept = [cupy.zeros(100, np.float32)]
     with pytest.raises(hc.Violation, match="512 bytes of device memory are still alive"):

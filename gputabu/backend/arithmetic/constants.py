@@ -15,6 +15,8 @@ ON_CENTER = 2.0**20
 #: Rounding errors of fast scores and of canonical distances are at most (d + DOUBT_TERMS) roundoffs; DOUBT_FACTOR is
 #: twice that bound, as two scores are compared, and a tenth for the bound's own arithmetic and higher orders.
 DOUBT_FACTOR, DOUBT_TERMS = 2.2, 6
+#: The same for the fast distances of the CUDA kernels, which add up squares of differences.
+CUDA_DOUBT_TERMS = 8
 #: Bits of the potential, Σ w d²: integers below 2^62 can be added to it without overflow.
 POTENTIAL_BITS = 60
 #: The grid of the potential is refined when fewer bits than these are in use.

@@ -1,4 +1,9 @@
-"""The GPU backend: raw CUDA kernels through CuPy. The only folder that imports CuPy."""
+"""The CUDA backend: the passes of the contract as raw kernels (kernels/*.cu), launched through CuPy.
+
+Only this room imports CuPy. `sources` reads the kernels, `launch` compiles and launches them, `structs` has what they
+take by value, `points` keeps or streams the points, `device` is the base of the backend. The passes are in files named
+as in `numpy` and `numba`; `search` runs whole QM-TS searches on the device.
+"""
 
 from __future__ import annotations
 

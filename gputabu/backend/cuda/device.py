@@ -9,11 +9,13 @@ from typing import Any, Self, TypeVar
 import cupy
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import LIMB
-from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals, power
+from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals
+from gputabu.backend.arithmetic.keys import NO_KEY
 from gputabu.backend.base import BackendBase
 from gputabu.backend.cuda import launch as kernels
-from gputabu.backend.cuda.points import DevicePoints
+from gputabu.backend.cuda import structs
+from gputabu.backend.cuda.points import DeviceChunk, DevicePoints
+from gputabu.backend.cuda.sources import shared_bytes
 from gputabu.backend.tuning import Tuning
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Points
@@ -21,36 +23,23 @@ from gputabu.data.points import Points
 THREADS = 256
 #: Blocks per multiprocessor: enough to hide latency, few enough that private tables are written back seldom.
 BLOCKS_PER_SM = 2
-NO_KEY = np.uint64(2**64 - 1)
 
+Result = TypeVar("Result")
 Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def on_device(method: Method) -> Method:
-    """Run a method with the device and the stream of its ops current; with fewer points there if memory is short.
-
-    Operations allocate before they change anything, so that one that ran out of memory can begin again.
-    """
+    """Make a method of a backend run there: see `DeviceBackend.run`."""
 
     @functools.wraps(method)
     def run(self: DeviceBackend, *args: Any, **kwargs: Any) -> Any:
-        with self.device, self.stream:
-            while True:
-                try:
-                    return method(self, *args, **kwargs)
-                except cupy.cuda.memory.OutOfMemoryError as error:
-                    held = self.__dict__.get("chunks")
-                    if held is None or not held.shrink():
-                        raise MemoryError(
-                            f"Out of device memory on device {self.device.id} ({error}) even with the points streamed "
-                            "in small chunks; use fewer restarts at once, or a device with more memory."
-                        ) from None
+        return self.run(functools.partial(method, self, *args, **kwargs))
 
     return run  # type: ignore[return-value]
 
 
 class DeviceBackend(BackendBase):
-    """A data set on a GPU, and what is measured of it once."""
+    """A data set on a GPU: the passes over the data, and what every other pass needs."""
 
     def __init__(self, points: Points, device: int | None = None, tuning: Tuning | None = None) -> None:
         if points.n >= 2**32:
@@ -75,6 +64,23 @@ class DeviceBackend(BackendBase):
     def __exit__(self, *_: object) -> None:
         self.stream.synchronize()
 
+    def run(self, work: Callable[[], Result]) -> Result:
+        """Do `work` with the device and the stream current; with fewer points there if memory is short.
+
+        Work allocates before it changes anything, so that what ran out of memory can begin again.
+        """
+        with self.device, self.stream:
+            while True:
+                try:
+                    return work()
+                except cupy.cuda.memory.OutOfMemoryError as error:
+                    chunks = self.__dict__.get("chunks")
+                    if chunks is None or not chunks.shrink():
+                        raise MemoryError(
+                            f"Out of device memory on device {self.device.id} ({error}) even with the points streamed "
+                            "in small chunks; use fewer restarts at once, or a device with more memory."
+                        ) from None
+
     @cached_property
     def chunks(self) -> DevicePoints:
         with self.device, self.stream:
@@ -98,12 +104,10 @@ class DeviceBackend(BackendBase):
 
     @on_device
     def moments(self, grid: Grid) -> np.ndarray:
-        totals = cupy.zeros(self.n_columns, np.int64)
-        offset, scale = cupy.asarray(grid.offset), cupy.asarray(scales(grid))
+        totals, device_grid = cupy.zeros(self.n_columns, np.int64), structs.Grid.upload(grid)
         for chunk in self.chunks:
-            self.launch("measure.cu", "total", self._columns(chunk), (
-                chunk.X, chunk.weights, offset, scale, totals, chunk.n, self.points.d,
-                float(power(LIMB - grid.weight))))  # fmt: skip
+            self.launch("measure.cu", "moments", self._columns(chunk), (
+                chunk.X, chunk.weights, totals, device_grid, chunk.n, self.points.d))  # fmt: skip
         return totals.get()
 
     @on_device
@@ -117,9 +121,32 @@ class DeviceBackend(BackendBase):
                 chunk.X, wanted, found, chunk.n, chunk.start, wanted.size, self.points.d))  # fmt: skip
         return found.get().reshape(*indices.shape, self.points.d)
 
+    # -- what the passes need ------------------------------------------------------------------------
+
+    @property
+    def weighted(self) -> bool:
+        return self.points.weights is not None
+
     @property
     def n_columns(self) -> int:
-        return Totals.columns(self.points.d, self.points.weights is not None)
+        return Totals.columns(self.points.d, self.weighted)
+
+    @cached_property
+    def device_grid(self) -> structs.Grid:
+        """The grid as kernels take it."""
+        return structs.Grid.upload(self.grid)
+
+    def adopt_grid(self, bounds: Bounds, grid: Grid) -> None:
+        super().adopt_grid(bounds, grid)
+        self.__dict__.pop("device_grid", None)  # of the grid before
+
+    def rows_of(self, chunk: DeviceChunk) -> structs.Chunk:
+        """Which rows a chunk has, as kernels take it."""
+        return structs.Chunk(chunk.n, chunk.start, self.points.n)
+
+    def shared_bytes(self, file: str, table: str, **sizes: int) -> int:
+        """Shared memory of a kernel: what the table of its arrays takes, for these sizes."""
+        return shared_bytes(file, table, self.points.dtype, sizes)
 
     def launch(
         self,
@@ -131,13 +158,14 @@ class DeviceBackend(BackendBase):
         threads: int = THREADS,
         **defines: int,
     ) -> None:
+        """Launch kernel `name` of a source file with the type of the points."""
         kernels.launch(file, name, self.points.dtype, grid, threads, args, shared, **defines)
 
     def spread(self, elements: int) -> tuple[int]:
         """Blocks for a loop that strides over `elements`: few enough for any axis of a grid, x alone being long."""
         return (max(1, min(-(-elements // THREADS), 8 * self.blocks)),)
 
-    def _columns(self, chunk: Any) -> tuple[int, int]:
+    def _columns(self, chunk: DeviceChunk) -> tuple[int, int]:
         """Blocks for kernels with a thread per column that stride over the rows."""
         return (-(-self.points.d // THREADS), max(1, min(chunk.n, 4 * self.blocks)))
 
@@ -148,6 +176,7 @@ def device_count() -> int:
 
 
 def filled(shape: Any, value: Any) -> Any:
+    """An array of one value, in its type."""
     return cupy.full(shape, value, np.asarray(value).dtype)
 
 
@@ -156,8 +185,9 @@ def uploaded(shape: Any, value: Any) -> Any:
     return cupy.asarray(np.full(shape, value))
 
 
-def scales(grid: Grid) -> np.ndarray:
-    return np.asarray(power(LIMB - grid.coordinate), np.float64)
+def to_device(centers: np.ndarray) -> Any:
+    """A copy of a small table, such as the centres, on the current device."""
+    return cupy.asarray(np.ascontiguousarray(centers))
 
 
 def _unsorted(bits: np.ndarray) -> np.ndarray:

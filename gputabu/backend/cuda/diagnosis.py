@@ -8,7 +8,8 @@ import cupy
 import numpy as np
 
 from gputabu.backend.cuda.backend import GROUP, REGISTER_D
-from gputabu.backend.cuda.launch import options, source, source_folder
+from gputabu.backend.cuda.launch import options
+from gputabu.backend.cuda.sources import source, source_folder
 
 #: A kernel source and the constants it is compiled with.
 Variant = tuple[str, tuple[tuple[str, int], ...]]
@@ -18,7 +19,7 @@ CUPY = cupy.__version__
 def variants(widths: Sequence[int]) -> Iterator[Variant]:
     """Every source file in every form; `assign` has one for each number of coordinates, of which `widths`."""
     constants: dict[str, list[tuple[tuple[str, int], ...]]] = {
-        "assign.cu": [(), *((("D", d),) for d in widths if d <= REGISTER_D)],
+        "assign.cu": [(("D", d),) for d in widths if d <= REGISTER_D],
         "survey.cu": [(("RG", 1),), (("RG", GROUP),)],
     }
     for path in sorted(source_folder().glob("*.cu")):

@@ -9,40 +9,40 @@ import numpy as np
 
 from gputabu.backend.arithmetic import rules
 from gputabu.backend.contract import Moves
-from gputabu.backend.cuda.device import DeviceBackend, on_device
+from gputabu.backend.cuda.device import DeviceBackend, on_device, to_device
 
 #: Moves that there is room for at first; after K-Means few points have one.
 ROOM = 1 << 14
 
 
 class CudaHartigan(DeviceBackend):
-    """The operations of `BackendBase` for single moves. Names and shapes are those of kernels/hartigan.cu."""
+    """The passes of single moves. Names and shapes are those of kernels/hartigan.cu."""
 
     @on_device
     def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: Any) -> Moves:
         r, k, d = centers.shape
         n = self.points.n
-        where, mass = (cupy.asarray(np.ascontiguousarray(a)) for a in (centers, rules.masses(self.grid, totals)))
+        device_centers, mass = to_device(centers), to_device(rules.masses(self.grid, totals))
         slack, room = rules.slack(self.bounds), min(ROOM, r * n)
         while True:
             count = cupy.zeros(1, np.uint64)
-            places, pairs = cupy.empty(room, np.int64), cupy.empty((room, 2), np.int32)
+            places, moves = cupy.empty(room, np.int64), cupy.empty((room, 2), np.int32)
             for chunk in self.chunks:
                 self.launch("hartigan.cu", "find_moves", self.spread(r * chunk.n), (
-                    chunk.X, chunk.weights, where, mass, labels, count, places, pairs, chunk.n, chunk.start, n, r, k,
-                    d, slack, room))  # fmt: skip
+                    chunk.X, chunk.weights, device_centers, mass, labels, count, places, moves, chunk.n, chunk.start, n,
+                    r, k, d, slack, room))  # fmt: skip
             found = int(count.get()[0])
             if found <= room:
                 break
             room = found  # now it is known how many there are
-        place, pair = places[:found].get(), pairs[:found].get()
+        place, move = places[:found].get(), moves[:found].get()
         order = place.argsort()  # they were entered in any order
-        place, pair = place[order], pair[order]
-        return Moves(place // n, place % n, pair[:, 0], pair[:, 1])
+        place, move = place[order], move[order]
+        return Moves(place // n, place % n, move[:, 0], move[:, 1])
 
     @on_device
     def relabel(self, labels: Any, moves: Moves) -> None:
         if len(moves):
-            where = cupy.asarray(moves.restart * self.points.n + moves.row)
-            self.launch("hartigan.cu", "relabel", self.spread(len(moves)), (
-                labels, where, cupy.asarray(moves.target), len(moves)))  # fmt: skip
+            places = cupy.asarray(moves.restart * self.points.n + moves.row)
+            self.launch("labels.cu", "relabel", self.spread(len(moves)), (
+                labels, places, cupy.asarray(moves.target), len(moves)))  # fmt: skip

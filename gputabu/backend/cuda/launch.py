@@ -1,69 +1,42 @@
-"""CUDA sources: found, compiled once per device and type, launched with arguments checked against the source."""
+"""Kernels compiled once per device and type, and launched with arguments checked against the source."""
 
 from __future__ import annotations
 
 import functools
 import logging
-import re
-from pathlib import Path
 from typing import Any
 
 import cupy
 import numpy as np
 
+from gputabu.backend.arithmetic.constants import LIMB, NOISE, ON_CENTER
+from gputabu.backend.cuda.sources import Parameter, dtype_of, layout, signatures, source, structs
+from gputabu.backend.cuda.structs import STOPS
+from gputabu.core.random import BLOCK, Purpose
+
 log = logging.getLogger("gputabu")
 
-#: The types that kernels use, beside `real`, which is that of the points.
-TYPES: dict[str, np.dtype] = {
-    "double": np.dtype(np.float64),
-    "int": np.dtype(np.int32),
-    "idx": np.dtype(np.int64),
-    "word": np.dtype(np.uint64),
+#: Threads that judge a trial.
+EXPLAINERS = 32
+#: Numbers that Python and the kernels must agree on; a float goes as a hexadecimal literal, which is exact.
+MACROS: dict[str, int | float] = {
+    "LIMB": LIMB,
+    "NOISE": NOISE,
+    "ON_CENTER": ON_CENTER,
+    "QUAD": BLOCK,
+    "TRIAL": int(Purpose.TRIAL),
+    "PRINT": int(Purpose.PRINT),
+    "EXPLAINERS": EXPLAINERS,
+    **{f"STOP_{stop.name}": code for code, stop in enumerate(STOPS) if stop is not None},
 }
-_SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
-
-
-def source_folder() -> Path:
-    """kernels/ inside the installed package, or beside it in a checkout."""
-    here = Path(__file__).resolve().parents[2]
-    for folder in (here / "kernels", here.parent / "kernels"):
-        if (folder / "common.cuh").exists():
-            return folder
-    raise FileNotFoundError("gputabu was installed without its CUDA sources (kernels/).")
-
-
-@functools.cache
-def source(file: str) -> str:
-    """A file with what it includes, as one text: CuPy's cache of compiled kernels goes by the text alone."""
-    return _joined(file, set())
-
-
-def _joined(file: str, seen: set[str]) -> str:
-    seen.add(file)
-    lines = []
-    for number, line in enumerate((source_folder() / file).read_text().splitlines(), start=1):
-        included = re.match(r'#include "(.+)"', line)
-        if included is None:
-            lines.append("" if line == "#pragma once" else line)  # g++ and NVRTC warn of it outside a header
-        elif included[1] not in seen:
-            lines += [_joined(included[1], seen), f'#line {number + 1} "{file}"']
-    return "\n".join([f'#line 1 "{file}"', *lines])
-
-
-@functools.cache
-def signatures(file: str) -> dict[str, list[tuple[str, bool]]]:
-    """Per kernel of a file, the type of every parameter and whether it is a pointer."""
-    found = {}
-    for name, parameters in _SIGNATURE.findall(source(file)):
-        words = [re.sub(r"\b(const|__restrict__)\b", "", text).split() for text in parameters.split(",")]
-        found[name] = [(word[0].rstrip("*"), "*" in "".join(word)) for word in words]
-    return found
 
 
 def options(real: np.dtype, defines: tuple[tuple[str, int], ...]) -> tuple[str, ...]:
     """What a kernel is compiled with."""
     word = "float" if real == np.float32 else "double"
-    return ("--std=c++14", f"-DREAL={word}", *(f"-D{name}={value}" for name, value in defines))
+    macros = {name: value.hex() if isinstance(value, float) else value for name, value in MACROS.items()}
+    all_defines = {"REAL": word, **macros, **dict(defines)}
+    return ("--std=c++17", *(f"-D{name}={value}" for name, value in all_defines.items()))
 
 
 @functools.cache
@@ -75,6 +48,11 @@ def _function(device: int, file: str, name: str, real: np.dtype, defines: tuple[
     except cupy.cuda.compiler.CompileException as error:  # its message is as long as the source
         first = next((line for line in str(error).splitlines() if "error" in line), "the compiler does not say why")
         raise RuntimeError(f"backend='cuda': {file} cannot be compiled: {first.strip()}.") from error
+
+
+def static_shared_bytes(file: str, name: str, real: np.dtype) -> int:
+    """Bytes of shared memory that a kernel declares itself, as its compiler says."""
+    return int(_function(cupy.cuda.Device().id, file, name, real, ()).shared_size_bytes)
 
 
 def launch(
@@ -98,15 +76,36 @@ def _checked(file: str, name: str, real: np.dtype, args: tuple[Any, ...]) -> tup
     wanted = signatures(file)[name]
     if len(args) != len(wanted):
         raise TypeError(f"{name} takes {len(wanted)} arguments, got {len(args)}.")
-    return tuple(_argument(name, i, *kind, real, value) for i, (kind, value) in enumerate(zip(wanted, args)))  # noqa: B905
+    packed: list[Any] = []
+    for i, (parameter, value) in enumerate(zip(wanted, args, strict=True)):
+        place = f"Argument {i} of {name}"
+        if parameter.kind in structs(file):
+            packed.append(_struct(place, file, parameter, real, value))
+        elif parameter.pointer:
+            packed.append(np.uint64(0) if value is None else _array(place, parameter, real, value))
+        elif np.ndim(value) == 0:
+            packed.append(np.asarray(value, dtype_of(parameter.kind, real))[()])
+        else:
+            raise TypeError(f"{place} must be one number, got {value!r}.")
+    return tuple(packed)
 
 
-def _argument(name: str, i: int, kind: str, pointer: bool, real: np.dtype, value: Any) -> Any:
-    dtype = {**TYPES, "real": real}[kind]
-    if not pointer:
-        return np.asarray(value, dtype)[()]
-    if value is None:
-        return np.uint64(0)
+def _struct(place: str, file: str, parameter: Parameter, real: np.dtype, value: Any) -> np.ndarray:
+    """The bytes of a struct, which CuPy passes by value as an array without axes."""
+    struct = structs(file)[parameter.kind]
+    if parameter.pointer or type(value).__name__ != parameter.kind or value._fields != struct.names:
+        raise TypeError(f"{place} must be a {parameter.kind} of {', '.join(struct.names)}, got {value!r}.")
+    numbers = []
+    for field, number in zip(struct.fields, value, strict=True):
+        if field.pointer:
+            array = None if number is None else _array(f"{place}, {field.name},", field, real, number)
+            number = 0 if array is None else array.data.ptr
+        numbers.append(number)
+    return np.array(tuple(numbers), layout(struct, real))
+
+
+def _array(place: str, parameter: Parameter, real: np.dtype, value: Any) -> Any:
+    dtype = dtype_of(parameter.kind, real)
     if value.dtype != dtype or not value.flags.c_contiguous:
-        raise TypeError(f"Argument {i} of {name} must be a contiguous array of {dtype}, got {value.dtype}.")
+        raise TypeError(f"{place} must be a contiguous array of {dtype}, got {value.dtype}.")
     return value

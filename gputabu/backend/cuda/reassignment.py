@@ -1,74 +1,76 @@
-"""Trial labellings on a GPU: words are made on the device, and of a trial only J and its print come back."""
+"""Trial labellings on a GPU: words are made on the device, and of a trial only J and its fingerprint come back."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import cupy
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import LIMB
-from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.base import TrialCosts
 from gputabu.backend.contract import Assignment, TrialBatch
-from gputabu.backend.cuda.device import THREADS, scales
-
-if TYPE_CHECKING:
-    from gputabu.backend.cuda.backend import CudaBackend
-
-#: Points that share a block of random words, and a thread.
-QUAD = 4
-#: Threads that judge a trial.
-EXPLAINERS = 32
+from gputabu.backend.cuda import structs
+from gputabu.backend.cuda.device import THREADS, DeviceBackend, on_device, to_device
+from gputabu.backend.cuda.launch import EXPLAINERS
+from gputabu.core.random import BLOCK
 
 
-class CudaTrials:
-    """The operations of `BackendBase` for searches over labels. Names and shapes are those of kernels/reassign.cu."""
+class CudaReassignment(DeviceBackend):
+    """The passes of trial labellings. Names and shapes are those of kernels/reassignment.cu.
 
-    def __init__(self, backend: CudaBackend) -> None:
-        self.backend, grid = backend, backend.grid
-        powers = (power(grid.coordinate - LIMB), power(grid.coordinate - 2 * LIMB))
-        arrays = (grid.offset, scales(grid), *powers)
-        self.offset, self.scale, self.high, self.low = (cupy.asarray(np.asarray(a, np.float64)) for a in arrays)
-        self.weight_scale = float(power(LIMB - grid.weight))
+    A thread has BLOCK points, which share a block of random words.
+    """
 
-    def draw(self, labels: Any, lot: TrialBatch) -> tuple[Any, Any]:
-        """What each trial changes, on the device: totals (R, T, K, C) and prints (R, T, 2)."""
-        backend, r, t, k = self.backend, len(lot.restarts), lot.n_trials, lot.k
-        restarts, c = cupy.asarray(lot.restarts), backend.n_columns
-        change, prints = cupy.zeros((r, t, k, c), np.int64), cupy.zeros((r, t, 2), np.uint64)
-        table = 8 * t * (k * c + 2)
-        private = table <= backend.shared_limit
-        for chunk in backend.chunks:
-            blocks = max(1, min(-(-chunk.n // (QUAD * THREADS)), -(-backend.blocks // r)))
-            backend.launch("reassign.cu", "try_labels", (r * blocks,), (
-                chunk.X, chunk.weights, labels, restarts, self.offset, self.scale, change, prints, lot.seed, lot.step,
-                lot.limit, chunk.n, chunk.start, backend.points.n, lot.first, lot.pitch(backend.points.n) // QUAD, k,
-                backend.points.d, t, blocks, self.weight_scale, int(private)), private * table)  # fmt: skip
-        return change, prints
+    @on_device
+    def evaluate_trials_partial(self, labels: Any, trials: TrialBatch) -> tuple[np.ndarray, np.ndarray]:
+        change, fingerprints = self._draw_trials(labels, trials)
+        return change.get(), fingerprints.get()
 
-    def evaluate(self, labels: Any, totals: np.ndarray, lot: TrialBatch) -> TrialCosts:
-        backend, t = self.backend, lot.n_trials
-        r, k, _ = totals.shape
-        held, explained = cupy.asarray(np.ascontiguousarray(totals)), cupy.empty((r, t), np.float64)
-        change, prints = self.draw(labels, lot)
-        e = backend.grid.weight
-        backend.launch("reassign.cu", "explain", (r * t,), (
-            change, held, self.high, self.low, explained, float(power(e - LIMB)), float(power(e - 2 * LIMB)), k,
-            backend.points.d, t, int(backend.points.weights is not None)), threads=EXPLAINERS)  # fmt: skip
-        return TrialCosts(np.maximum(backend.scatter - explained.get(), 0.0), prints.get())
+    @on_device
+    def evaluate_trials(self, labels: Any, totals: np.ndarray, trials: TrialBatch) -> TrialCosts:
+        """As the base class, with the scatter explained on the device: the changes of the totals stay there."""
+        t, (r, k, _) = trials.n_trials, totals.shape
+        device_totals, explained = to_device(totals), cupy.empty((r, t), np.float64)
+        change, fingerprints = self._draw_trials(labels, trials)
+        self.launch("reassignment.cu", "explain", (r * t,), (
+            change, device_totals, explained, self.device_grid, k, self.points.d, t,
+            self.weighted), threads=EXPLAINERS)  # fmt: skip
+        return TrialCosts(np.maximum(self.scatter - explained.get(), 0.0), fingerprints.get())
 
+    @on_device
     def apply_trial(
-        self, labels: Any, best: Any, lot: TrialBatch, chosen: np.ndarray, better: np.ndarray
+        self, labels: Any, best: Any, trials: TrialBatch, chosen: np.ndarray, better: np.ndarray
     ) -> Assignment:
-        backend, r = self.backend, len(lot.restarts)
-        restarts = cupy.asarray(lot.restarts)
-        given = None if lot.given is None else cupy.asarray(lot.given)
+        r, k = len(trials.restarts), trials.k
+        batch, grid = self._batch(trials), self.device_grid
+        given = None if trials.given is None else cupy.asarray(trials.given)
         which, noted = (cupy.asarray(np.asarray(array, np.int32)) for array in (chosen, better))
-        totals, changed = cupy.zeros((r, lot.k, backend.n_columns), np.int64), cupy.zeros(r, np.int64)
-        for chunk in backend.chunks:
-            backend.launch("reassign.cu", "adopt", backend.spread(r * -(-chunk.n // QUAD)), (
-                chunk.X, chunk.weights, labels, best, given, restarts, which, noted, self.offset, self.scale, totals,
-                changed, lot.seed, lot.step, lot.limit, chunk.n, chunk.start, backend.points.n, lot.first,
-                lot.pitch(backend.points.n) // QUAD, r, lot.k, backend.points.d, self.weight_scale))  # fmt: skip
+        totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
+        for chunk in self.chunks:
+            self.launch("reassignment.cu", "apply_trial", self.spread(r * -(-chunk.n // BLOCK)), (
+                chunk.X, chunk.weights, labels, best, given, which, noted, totals, changed, batch, grid,
+                self.rows_of(chunk), structs.Shape(r, k, self.points.d)))  # fmt: skip
         return Assignment(totals.get(), changed.get())
+
+    def _draw_trials(self, labels: Any, trials: TrialBatch) -> tuple[Any, Any]:
+        """What each trial changes, on the device: totals (R, T, K, C) and fingerprints (R, T, 2)."""
+        r, t, k = len(trials.restarts), trials.n_trials, trials.k
+        batch, grid = self._batch(trials), self.device_grid
+        change, fingerprints = cupy.zeros((r, t, k, self.n_columns), np.int64), cupy.zeros((r, t, 2), np.uint64)
+        shared = self.shared_bytes(
+            "reassignment.cu", "TRIALS_SHARED", private_totals=1, trials=t, k=k, columns=self.n_columns
+        )
+        private = shared <= self.shared_limit
+        for chunk in self.chunks:
+            blocks = max(1, min(-(-chunk.n // (BLOCK * THREADS)), -(-self.blocks // r)))
+            self.launch("reassignment.cu", "try_labels", (r * blocks,), (
+                chunk.X, chunk.weights, labels, change, fingerprints, batch, grid, self.rows_of(chunk), k,
+                self.points.d, blocks, private), private * shared)  # fmt: skip
+        return change, fingerprints
+
+    def _batch(self, trials: TrialBatch) -> structs.TrialBatch:
+        quads = trials.pitch(self.points.n) // BLOCK
+        restarts = cupy.asarray(trials.restarts)
+        return structs.TrialBatch(
+            restarts, trials.seed, trials.step, trials.limit, trials.first, quads, trials.n_trials
+        )

@@ -8,14 +8,14 @@ import cupy
 import numpy as np
 
 from gputabu.backend.arithmetic.fixed_point import power
-from gputabu.backend.cuda.device import DeviceBackend, filled, on_device
+from gputabu.backend.cuda.device import DeviceBackend, filled, on_device, to_device
 
 #: Rows of a tile in which a draw is looked up.
 TILE = 1024
 
 
 class CudaSeeding(DeviceBackend):
-    """The operations of `BackendBase` that seeding needs."""
+    """The passes of seeding. Names and shapes are those of kernels/seeding.cu."""
 
     @on_device
     def infinite_sq_dist(self, restarts: int) -> Any:
@@ -23,10 +23,10 @@ class CudaSeeding(DeviceBackend):
 
     @on_device
     def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: Any) -> None:
-        where = cupy.asarray(np.ascontiguousarray(seeds))
+        device_seeds = to_device(seeds)
         for chunk in self.chunks:
-            self.launch("seeding.cu", "cover", (len(seeds), *self.spread(chunk.n)), (
-                chunk.X, where, min_sq_dist, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
+            self.launch("seeding.cu", "lower_sq_dist", (len(seeds), *self.spread(chunk.n)), (
+                chunk.X, device_seeds, min_sq_dist, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
 
     @on_device
     def potential(self, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
@@ -35,11 +35,11 @@ class CudaSeeding(DeviceBackend):
     @on_device
     def seed_gains(self, seeds: np.ndarray, min_sq_dist: Any, shift: np.ndarray) -> np.ndarray:
         r, t, d = seeds.shape
-        where, scale = cupy.asarray(np.ascontiguousarray(seeds)), cupy.asarray(power(shift))
+        device_seeds, scale = to_device(seeds), cupy.asarray(power(shift))
         gains = cupy.zeros((r, t), np.int64)
         for chunk in self.chunks:
-            self.launch("seeding.cu", "trial_gains", (r * t, *self.spread(chunk.n)), (
-                chunk.X, chunk.weights, where, min_sq_dist, scale, gains, chunk.n, chunk.start,
+            self.launch("seeding.cu", "seed_gains", (r * t, *self.spread(chunk.n)), (
+                chunk.X, chunk.weights, device_seeds, min_sq_dist, scale, gains, chunk.n, chunk.start,
                 self.points.n, d, t))  # fmt: skip
         return gains.get()
 
@@ -48,7 +48,7 @@ class CudaSeeding(DeviceBackend):
         r, t = targets.shape
         running = self._tile_potentials(min_sq_dist, shift).cumsum(axis=1)  # (R, tiles)
         tile = np.stack(
-            [np.searchsorted(mine, wanted, side="right") for mine, wanted in zip(running, targets, strict=True)]
+            [np.searchsorted(sums, wanted, side="right") for sums, wanted in zip(running, targets, strict=True)]
         )
         tile = np.minimum(tile, running.shape[1] - 1)
         passed = np.where(tile > 0, np.take_along_axis(running, np.maximum(tile - 1, 0), axis=1), 0)

@@ -6,11 +6,25 @@ import numpy as np
 
 from . import _hostcuda
 from ._array import ndarray
-from ._compile import Module, lock
+from ._compile import Module, lock, runtime
 from .cuda import device as _device
 from .cuda.errors import CUDADriverError, CUDARuntimeError
-from .cuda.memory import MemoryPointer
+from .cuda.memory import ARENA, MemoryPointer, find
 from .cuda.stream import get_current_stream, submit
+
+KINDS = {"f": "f", "V": "s", "c": "s"}  # of NumPy, as kernels know them; all others are integers
+
+
+def devices_of(value):
+    """Where an argument lies: an array, or the arrays that the words of a struct point to."""
+    if isinstance(value, ndarray):
+        return {value.data.device_id}
+    if not isinstance(value, np.ndarray) or not value.dtype.names:
+        return set()
+    start, data = runtime().arena, value.tobytes()
+    words = np.frombuffer(data[: len(data) // 8 * 8], np.uint64).tolist()  # C aligns a pointer to its size
+    found = [find(word) for word in words if start <= word < start + ARENA]
+    return {device for _, _, device in filter(None, found)}
 
 
 def pack(name, index, value, wanted):
@@ -18,11 +32,14 @@ def pack(name, index, value, wanted):
     kind, width = wanted.kind.decode(), wanted.bytes
     if value is None or isinstance(value, ndarray | MemoryPointer):
         given, data = ("p", 8), int(getattr(getattr(value, "data", value), "ptr", 0)).to_bytes(8, "little")
-    elif isinstance(value, bool | int | float | np.generic):
+    elif isinstance(value, np.ndarray) and value.size == 1:  # CuPy passes it by value, a struct for example
+        given = ("s" if value.dtype.names else KINDS.get(value.dtype.kind, "i"), value.dtype.itemsize)
+        data = value.tobytes()
+    elif isinstance(value, bool | int | float | np.generic) and not isinstance(value, np.void):
         # a Python int goes as long long, a float as double
         code = "?" if isinstance(value, bool) else "q" if isinstance(value, int) else "d"
         scalar = value if isinstance(value, np.generic) else np.array(value, code)[()]
-        given = ({"f": "f", "V": "s", "c": "s"}.get(scalar.dtype.kind, "i"), scalar.dtype.itemsize)
+        given = (KINDS.get(scalar.dtype.kind, "i"), scalar.dtype.itemsize)
         data = scalar.tobytes()
     else:
         raise TypeError(f"Unsupported type {type(value)}: argument {index} of kernel {name}")
@@ -94,9 +111,9 @@ class RawKernel:
         if len(args) != entry.count:
             raise TypeError(f"kernel {self.name} takes {entry.count} arguments, {len(args)} were given")
         for index, value in enumerate(args):
-            if isinstance(value, ndarray) and value.data.device_id != _device.current():
+            for device in devices_of(value) - {_device.current()}:
                 raise ValueError(
-                    f"argument {index} of kernel {self.name} is on device {value.data.device_id}, "
+                    f"argument {index} of kernel {self.name} is on device {device}, "
                     f"the launch on device {_device.current()}"
                 )
         packed = [pack(self.name, i, value, entry.arguments[i]) for i, value in enumerate(args)]

@@ -1,0 +1,159 @@
+"""What kernels take by value, as tuples: the fields are those of kernels/structs.cuh, which says what each is.
+
+A launch compares the names with the source and makes the bytes (`gputabu.backend.cuda.sources.Struct`). Arrays are
+CuPy's; None stands for a null pointer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cupy
+import numpy as np
+
+from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB
+from gputabu.backend.arithmetic.fixed_point import Grid as FixedPointGrid
+from gputabu.backend.arithmetic.fixed_point import power
+from gputabu.core.results import Stop
+
+#: What `Restarts.done` says of the end of a restart, by number; 0 where it goes on.
+STOPS: tuple[Stop | None, ...] = (None, Stop.PATIENCE, Stop.MAX_ITER, Stop.TARGET)
+
+
+class Chunk(NamedTuple):
+    """Which rows of the data set are in X."""
+
+    n: int
+    start: int
+    pitch: int
+
+
+class Shape(NamedTuple):
+    """Sizes of the problem."""
+
+    r: int
+    k: int
+    d: int
+
+
+class Grid(NamedTuple):
+    """The fixed-point grid on the device."""
+
+    offset: Any
+    scale: Any = None
+    high: Any = None
+    low: Any = None
+    weight_scale: float = 1.0
+    weight_high: float = 1.0
+    weight_low: float = 1.0
+    cost_scale: float = 1.0
+    cost0: float = 1.0
+    cost1: float = 1.0
+    cost2: float = 1.0
+    key_scale: float = 1.0
+
+    @classmethod
+    def upload(cls, grid: FixedPointGrid) -> Grid:
+        def array(values: np.ndarray) -> Any:
+            return cupy.asarray(np.asarray(values, np.float64))
+
+        return cls(
+            offset=array(grid.offset),
+            scale=array(power(LIMB - grid.coordinate)),
+            high=array(power(grid.coordinate - LIMB)),
+            low=array(power(grid.coordinate - 2 * LIMB)),
+            weight_scale=float(power(LIMB - grid.weight)),
+            weight_high=float(power(grid.weight - LIMB)),
+            weight_low=float(power(grid.weight - 2 * LIMB)),
+            cost_scale=float(power(LIMB - grid.cost)),
+            cost0=float(power(grid.cost - LIMB)),
+            cost1=float(power(grid.cost - 2 * LIMB)),
+            cost2=float(power(grid.cost - 3 * LIMB)),
+            key_scale=float(power(KEY_BITS - grid.square)),
+        )
+
+
+class FastCenters(NamedTuple):
+    """Centres in the type of the points, for fast distances."""
+
+    centers: Any
+    norms: Any
+    doubt: Any
+
+    @classmethod
+    def empty(cls, r: int, k: int, d: int, dtype: np.dtype) -> FastCenters:
+        return cls(*(cupy.empty(shape, dtype) for shape in ((r, k, d), (r, k), (r, 3))))
+
+
+class Doubt(NamedTuple):
+    """How far fast distances can be trusted."""
+
+    unit: float
+    fast: float
+    exact: float
+    floor: float
+
+
+class Restarts(NamedTuple):
+    """The state of R restarts of a search, and their trace."""
+
+    means: Any
+    rows: Any
+    length: Any
+    best_means: Any
+    best_cost: Any
+    stale: Any
+    age: Any
+    done: Any
+    current: Any
+    best: Any
+    path: Any
+
+    @classmethod
+    def begin(cls, means: np.ndarray, capacity: int, max_iter: int) -> Restarts:
+        """Before the first iteration from means (R, K) int64."""
+        (r, k), t = means.shape, max_iter + 1
+        return cls(
+            means=cupy.asarray(means),
+            rows=cupy.empty((r, k, capacity), np.int64),
+            length=cupy.zeros((r, k), np.int32),
+            best_means=cupy.empty((r, k), np.int64),
+            best_cost=cupy.empty(r, np.float64),
+            stale=cupy.zeros(r, np.int32),
+            age=cupy.asarray(np.ones(r, np.int32)),
+            done=cupy.zeros(r, np.int32),
+            current=cupy.asarray(np.full((r, t), np.nan)),
+            best=cupy.asarray(np.full((r, t), np.nan)),
+            path=cupy.asarray(np.full((r, t, k), -1, np.int64)),
+        )
+
+
+class Limits(NamedTuple):
+    """When a search ends, and how its tabu list works."""
+
+    target: float
+    capacity: int
+    max_iter: int
+    patience: int
+    shared: bool
+
+
+class NearestTwo(NamedTuple):
+    """The arrays of `gputabu.backend.contract.NearestTwo`."""
+
+    first: Any
+    second: Any
+    near: Any
+    far: Any
+
+
+class TrialBatch(NamedTuple):
+    """`gputabu.backend.contract.TrialBatch` on the device."""
+
+    restarts: Any
+    seed: int
+    step: int
+    limit: int
+    first: int
+    quads: int
+    trials: int

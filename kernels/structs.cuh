@@ -1,0 +1,94 @@
+// What kernels take by value: arguments that belong together. All arrays are in device memory.
+//
+// Python has a tuple of the same name and fields for each (gputabu.backend.cuda.structs). A launch compares their names
+// with the lines here, and the arrays with the types (gputabu.backend.cuda.sources).
+#pragma once
+#include "common.cuh"
+
+// Which rows of the data set X has.
+struct Chunk {
+    idx n;      // how many,
+    idx start;  // from which one on
+    idx pitch;  // rows of the data set: an (R, N) array has R · pitch elements
+};
+
+// Sizes of the problem. The totals have C columns, see columns_of.
+struct Shape {
+    int r;  // restarts
+    int k;  // clusters
+    int d;  // features
+};
+
+// The fixed-point grid (fixed_point.Grid): powers of two to and from limbs.
+struct Grid {
+    const double* offset;  // (d)
+    const double* scale;   // (d) to the limbs of the coordinates; null where only labels are wanted
+    const double* high;    // (d) from their first limb
+    const double* low;     // (d) and from the second
+    double weight_scale;   // the same for weights
+    double weight_high;
+    double weight_low;
+    double cost_scale;     // for terms of J, which have three limbs
+    double cost0;
+    double cost1;
+    double cost2;
+    double key_scale;      // brings squared distances to at most 2^KEY_BITS
+};
+
+// Centres in the type of the points, for fast distances.
+struct FastCenters {
+    real* centers;  // (R, K, d) relative to the offset, times Doubt.unit
+    real* norms;    // (R, K) squared
+    real* doubt;    // (R, 3) what two fast distances may err by: [0] + [1]·‖x‖ + [2]·‖x‖²
+};
+
+// How far fast distances can be trusted.
+struct Doubt {
+    double unit;   // power of two that keeps squares of coordinates within the range of real
+    double fast;   // relative error of fast distances,
+    double exact;  // of canonical ones,
+    double floor;  // and what underflow may add
+};
+
+// The state of a search between two iterations, and where its trace goes; of R restarts, or of one (restart_of).
+struct Restarts {
+    idx* means;         // (R, K) M_c
+    idx* rows;          // (R, K, L) tabu rows
+    int* length;        // (R, K) of each
+    idx* best_means;    // (R, K) M_b
+    double* best_cost;  // (R) J_b
+    int* stale;         // (R) iterations since J_b
+    int* age;           // (R) iterations so far, plus one
+    int* done;          // (R) why it has ended (STOP_…), or 0
+    double* current;    // (R, T + 1)
+    double* best;       // (R, T + 1)
+    idx* path;          // (R, T + 1, K)
+};
+
+// When a search ends, and how its tabu list works.
+struct Limits {
+    double target;  // J to stop at, negative for none
+    int capacity;   // L, entries that a tabu row has room for
+    int max_iter;   // T
+    int patience;
+    int shared;     // a tabu entry forbids its point in all clusters
+};
+
+// The two nearest centres of every point.
+struct NearestTwo {
+    int* first;    // (R, pitch)
+    int* second;   // (R, pitch)
+    double* near;  // (R, pitch) canonical d² to the first
+    double* far;   // (R, pitch) and to the second
+};
+
+// Trial labellings, drawn from addressed words (contract.TrialBatch). The device may hold a part of the points.
+struct TrialBatch {
+    const word* restarts;  // (R) their numbers
+    word seed;
+    word step;
+    word limit;  // a point whose word is below keeps its label
+    idx first;   // row 0 of the device has the words of this row,
+    idx quads;   // and a trial has so many blocks of words
+    int trials;  // T
+};
