@@ -65,7 +65,7 @@ class About:
 
 
 #: A file of tests that launches the kernel and compares what comes of it.
-SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_backend.py", "test_seeding.py", "test_cuda.py"
+SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_contract.py", "test_seeding.py", "test_cuda.py"
 LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
 # fmt: off
 ABOUT = {
