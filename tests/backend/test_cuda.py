@@ -164,7 +164,7 @@ def test_points_that_do_not_fit_are_streamed(knobs, weighted):
 
 @hostcuda
 def test_short_memory_halves_the_chunks_and_then_says_so(knobs):
-    X = blobs(20_000, 8, 5, dtype=np.float32)
+    X = blobs(6_000, 8, 5, dtype=np.float32)
     options = {"restarts": 2, "max_iter": 3, "init": "random"}
     whole = quantized.search(X, 5, backend="numpy", **options)
     for nth in range(1, 30, 4):  # an allocation fails: the points make room

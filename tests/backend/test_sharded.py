@@ -126,11 +126,11 @@ def test_two_devices(method, devices):
 @pytest.mark.gpu
 def test_devices_hold_their_own_rows_only(devices, iris):
     with open_backend(Points.of(iris), "cuda", "all") as opened:
-        assert [part.device.id for part in opened.parts] == [0, 1]
+        assert [part.device.id for part in opened.shards] == [0, 1]
         labels = opened.blank_labels(2)
         opened.assign(opened.rows(np.array([[0, 60, 120]] * 2)), labels)
         assert [(own.device.id, own.shape) for own in labels] == [(0, (2, 75)), (1, (2, 75))]
-        held = [chunk.X for part in opened.parts for chunk in part.chunks.resident]
+        held = [chunk.X for part in opened.shards for chunk in part.chunks.resident]
         assert [(X.device.id, X.shape) for X in held] == [(0, (75, 4)), (1, (75, 4))]
 
 

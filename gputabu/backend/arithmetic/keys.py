@@ -1,4 +1,4 @@
-"""Order-free reductions over points: integer sums per cluster, and the least (value, row) per cluster."""
+"""The least (value, row) per cluster, as 64-bit keys: free of the order in which points come."""
 
 from __future__ import annotations
 
@@ -49,26 +49,26 @@ class Least:
         """First row of the span that `row` is in."""
         return row >> 31 << 31
 
-    def lower(self, some: slice, keys: np.ndarray, owner: np.ndarray, span: int) -> None:
+    def lower(self, group: slice, keys: np.ndarray, owner: np.ndarray, span: int) -> None:
         """Take in a block's keys (R', n), owner (R', n) being restart·K + cluster. Destroys `keys`."""
         _, k, m = self.shape
-        held = self.held(span)[some]
+        current = self.keys_of_span(span)[group]
         keys, owner = keys.ravel(), owner.ravel()
         if m == 1:
-            np.minimum.at(held.reshape(-1), owner, keys)
+            np.minimum.at(current.reshape(-1), owner, keys)
             return
-        found = np.full((m, len(held) * k), NO_KEY)
+        found = np.full((m, len(current) * k), NO_KEY)
         for best in found:
             np.minimum.at(best, owner, keys)
             keys[keys == best[owner]] = NO_KEY  # the keys of a cluster are distinct
-        held[...] = np.sort(np.concatenate([held, found.T.reshape(held.shape)], axis=-1), axis=-1)[..., :m]
+        current[...] = np.sort(np.concatenate([current, found.T.reshape(current.shape)], axis=-1), axis=-1)[..., :m]
 
     def merge(self, other: Least) -> None:
         """Lower by what another thread found; the order of merges does not matter."""
         m = self.shape[-1]
         for span, keys in other.spans.items():
-            held = self.held(span)
-            held[...] = np.sort(np.concatenate([held, keys], axis=-1), axis=-1)[..., :m]
+            current = self.keys_of_span(span)
+            current[...] = np.sort(np.concatenate([current, keys], axis=-1), axis=-1)[..., :m]
 
     def found(self) -> tuple[np.ndarray, np.ndarray]:
         """The bits of the values, (R, K, M) uint64, and row numbers; NOBODY and -1 where there is no point."""
@@ -80,7 +80,8 @@ class Least:
             rows.append(np.where(none, -1, (keys & low).astype(np.int64) + span))
         return least(np.concatenate(value, axis=-1), np.concatenate(rows, axis=-1), self.shape[-1])
 
-    def held(self, span: int) -> np.ndarray:
+    def keys_of_span(self, span: int) -> np.ndarray:
+        """Its keys so far, (R, K, M)."""
         if span not in self.spans:
             self.spans[span] = np.full(self.shape, NO_KEY)
         return self.spans[span]

@@ -10,24 +10,21 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import LIMB
-from gputabu.backend.arithmetic.fixed_point import power
-from gputabu.backend.arithmetic.keys import Least
 from gputabu.backend.contract import Assignment
 from gputabu.backend.loops import Loops
 from gputabu.backend.numba.hartigan import NumbaHartigan
 from gputabu.backend.numba.kernels.assign import assign_rows
-from gputabu.backend.numba.kernels.survey import survey_rows
 from gputabu.backend.numba.relocation import NumbaRelocation
 from gputabu.backend.numba.restarts import NumbaLoops
+from gputabu.backend.numba.survey import NumbaSurvey
 from gputabu.backend.numba.tiling import block_arguments
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Block
 
 
-class NumbaBackend(NumbaRelocation, NumbaHartigan, NumpyBackend):
-    """A data set on the host: labels, K-Means and the survey; seeding comes with relocation."""
+class NumbaBackend(NumbaSurvey, NumbaRelocation, NumbaHartigan, NumpyBackend):
+    """A data set on the host: labels and K-Means; seeding comes with relocation."""
 
     name = "numba"
 
@@ -68,35 +65,3 @@ class NumbaBackend(NumbaRelocation, NumbaHartigan, NumpyBackend):
 
         self.workers.map(look, self.pieces())
         return labels
-
-    def _own_distances(
-        self,
-        centers: np.ndarray,
-        labels: np.ndarray,
-        cost: int,
-        least: Least | None = None,
-        forbidden: np.ndarray | None = None,
-    ) -> np.ndarray:
-        r, k, _ = centers.shape
-        if self.is_short(r):
-            return super()._own_distances(centers, labels, cost, least, forbidden)
-        to_limbs, key_scale = float(power(LIMB - cost)), self.scales.key
-        centers = np.ascontiguousarray(centers)
-        flags = np.zeros((r, 0), np.bool_) if forbidden is None else forbidden
-        shape = (r, k, 0) if least is None else least.shape
-
-        def look(pieces: Iterable[Block]) -> tuple[np.ndarray, Least]:
-            squares, sums, thread_least = self.score_scratch(k).squares, np.zeros((r, 3), np.int64), Least(shape)
-            for block in pieces:
-                span = Least.span(block.start)
-                survey_rows(
-                    *block_arguments(block), labels, flags, span, centers, to_limbs, key_scale, sums,
-                    thread_least.held(span), squares,
-                )  # fmt: skip
-            return sums, thread_least
-
-        parts = self.workers.map(look, self.pieces())
-        if least is not None:
-            for _, thread_least in parts:
-                least.merge(thread_least)
-        return np.sum([sums for sums, _ in parts], axis=0).T
