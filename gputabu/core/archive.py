@@ -84,7 +84,7 @@ class Writer:
         return {"array": name}
 
     def save(self, path: Path, name: str, head: dict[str, Any]) -> None:
-        """Write the head, under this name, and all arrays. The file is complete or absent, even after a power failure."""
+        """Write the head, under this name, and all arrays: completely or not at all, even if the power fails."""
         with replacing(path) as temporary:
             with zipfile.ZipFile(temporary, "w") as archive:
                 archive.writestr(zipfile.ZipInfo(name), json.dumps(head, indent=1))

@@ -24,7 +24,7 @@ class Interrupts:
     """In this context, the first Ctrl-C sets `asked`; the second one interrupts as usual.
 
     A KeyboardInterrupt in the middle of an iteration would leave it half done. Only Python's default handler and a
-    `Termination` are replaced, and only in the main thread, where signals arrive. A program's own handler is left alone.
+    `Termination` are replaced, and only in the main thread, where signals arrive. A program's own handler stays.
     """
 
     def __init__(self) -> None:

@@ -96,8 +96,8 @@ class RemoteShard:
         return self.ask("rows", indices) if len(indices) else np.empty((0, self.shape[1]))
 
     def sample(self, min_sq_dist: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        wanted = (targets >= 0).any()
-        return self.ask("sample", min_sq_dist, shift, targets) if wanted else np.full(targets.shape, -1, np.int64)
+        any_target = (targets >= 0).any()
+        return self.ask("sample", min_sq_dist, shift, targets) if any_target else np.full(targets.shape, -1, np.int64)
 
 
 class RemoteBackend(ShardedBackend):

@@ -22,7 +22,7 @@ def on_gpu(X: object) -> bool:
 
 
 def as_array(X: Any, name: str = "X") -> Any:
-    """`X` as an array that NumPy or CuPy reads without a copy. What is no array of another library is returned as is."""
+    """`X` as an array that NumPy or CuPy reads without a copy. What is no foreign array is returned as is."""
     if isinstance(X, np.ndarray):
         check_unmasked(X, name)
         return X

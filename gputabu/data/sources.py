@@ -50,7 +50,7 @@ class Source(ABC):
         """The rows in their stored dtype, at most `chunk_rows` at a time."""
 
     @abstractmethod
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
+    def pick(self, indices: np.ndarray) -> np.ndarray:
         """The rows with these numbers, which ascend."""
 
     @property
@@ -74,11 +74,11 @@ class Source(ABC):
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """The rows with these numbers, float64: (...,) -> (..., d)."""
-        wanted, back = np.unique(indices, return_inverse=True)
-        if len(wanted) == 0:
+        distinct, inverse = np.unique(indices, return_inverse=True)
+        if len(distinct) == 0:
             return np.empty((*indices.shape, self.d))
-        values = np.asarray(self.pick(wanted + self.first), self.dtype).astype(np.float64)
-        return values[back.reshape(indices.shape)]
+        values = np.asarray(self.pick(distinct + self.first), self.dtype).astype(np.float64)
+        return values[inverse.reshape(indices.shape)]
 
 
 class Sliced(Source):
@@ -101,15 +101,15 @@ class Sliced(Source):
                 _prefetch(self.map, piece)
             yield np.asarray(piece)
 
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
+    def pick(self, indices: np.ndarray) -> np.ndarray:
         self._check_unchanged()
         if isinstance(self.array, np.ndarray):
-            return self.array[wanted]
-        values = np.empty((len(wanted), self.d), self.raw)
-        chunk, size = wanted // self.chunk_rows, self.chunk_rows
+            return self.array[indices]
+        values = np.empty((len(indices), self.d), self.raw)
+        chunk, size = indices // self.chunk_rows, self.chunk_rows
         for c in np.unique(chunk).tolist():
             inside = chunk == c
-            rows = wanted[inside]
+            rows = indices[inside]
             if len(rows) <= FEW_ROWS:
                 values[inside] = np.concatenate([self._slice(i, i + 1) for i in rows.tolist()])
             else:
@@ -151,10 +151,10 @@ class Streamed(Source):
         if small:
             yield small[0] if len(small) == 1 else np.concatenate(small)
 
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
+    def pick(self, indices: np.ndarray) -> np.ndarray:
         parts, start = [], 0
-        for piece in self.read(0, int(wanted[-1]) + 1):
-            inside = wanted[np.searchsorted(wanted, start) : np.searchsorted(wanted, start + len(piece))]
+        for piece in self.read(0, int(indices[-1]) + 1):
+            inside = indices[np.searchsorted(indices, start) : np.searchsorted(indices, start + len(piece))]
             parts.append(piece[inside - start])
             start += len(piece)
         return np.concatenate(parts)

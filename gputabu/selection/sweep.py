@@ -90,8 +90,8 @@ class Sweep:
 
     def extended(self, below: SweepStep, k: int) -> np.ndarray:
         """(1, K, d): the centres of a smaller K, extended by more seeds."""
-        more = k - len(below.centers)
-        return seeding.extend(self.backend, below.centers, more, self.plan.seed, self.trials)[None]
+        n_seeds = k - len(below.centers)
+        return seeding.extend(self.backend, below.centers, n_seeds, self.plan.seed, self.trials)[None]
 
     def merge(self, i: int) -> None:
         """Restart from the K above with clusters merged, if that is known to give a lower J."""
