@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/scaling.py --rows 4000000
 
 An iteration of the tabu search is three rounds of messages: the coordinates of the new means, from the parts that have
-them, `assign` and `survey_partial`. docs/scaling.md has a model of how large these are; what is counted here are the
-pickled messages, as they are handed to Dask. Times are those of iterations in the middle of a search, the median of some.
+them, `assign` and `survey_partial`. The model of docs/scaling.md says how large these are; what is counted here are the
+pickled messages, as Dask gets them. Times are medians of iterations in the middle of a search.
 """
 
 from __future__ import annotations

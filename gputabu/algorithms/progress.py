@@ -20,7 +20,7 @@ class ProgressEstimate:
 
     def __init__(self, restarts: int, max_iter: int, patience: int | None = None) -> None:
         self.restarts, self.max_iter, self.patience = restarts, max_iter, patience
-        self.climbed = 0
+        self.finished_ks = 0
         self.begin(0, first=True)
 
     def begin(self, count: int, first: bool) -> None:
@@ -37,9 +37,9 @@ class ProgressEstimate:
         self.best[active[lower]] = best[lower]
         self.ended[active] = ended
 
-    def climb(self) -> None:
+    def finish_k(self) -> None:
         """The clustering of one more K is finished."""
-        self.climbed += 1
+        self.finished_ks += 1
 
     @property
     def begun(self) -> int:
@@ -95,7 +95,7 @@ class SweepEstimate(ProgressEstimate):
 
     @property
     def fraction(self) -> float:
-        rounds, rest = divmod(self.climbed, len(self.ks))
+        rounds, rest = divmod(self.finished_ks, len(self.ks))
         return (rounds * sum(self.ks) + sum(self.ks[:rest])) / (self.times * sum(self.ks))
 
     def left(self, elapsed: float) -> float:
@@ -103,4 +103,4 @@ class SweepEstimate(ProgressEstimate):
         return elapsed * (1 - share) / share if share else math.inf
 
     def text(self, phase: str, iteration: int, n_clusters: int, best: float) -> str:
-        return f"{n_clusters} clusters, {self.climbed} of {self.times * len(self.ks)} clusterings"
+        return f"{n_clusters} clusters, {self.finished_ks} of {self.times * len(self.ks)} clusterings"

@@ -15,7 +15,7 @@ from gputabu.backend.base import BackendBase
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_int
-from gputabu.data.interop import maker, on_gpu, opened
+from gputabu.data.interop import array_maker, as_array, on_gpu
 from gputabu.data.memmaps import LabelsFile, written
 from gputabu.data.points import Points
 
@@ -67,7 +67,7 @@ def as_points(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = 
     """
     if isinstance(X, Points):
         return Points.of(X, weights)
-    array = opened(X)
+    array = as_array(X)
     if weights is not None:
         weights = to_numpy(weights, "sample_weight")
     if on_gpu(array):
@@ -77,7 +77,7 @@ def as_points(X: Any, weights: Any = None, check: Callable[[Any], Any] | None = 
         points = adopt(array, weights)
     else:
         points = Points.of(array if check is None else check(array), weights)
-    return replace(points, maker=maker(X))
+    return replace(points, maker=array_maker(X))
 
 
 def as_caller_arrays(
@@ -99,7 +99,7 @@ def as_caller_array(array: Any, points: Points) -> Any:
 
 def to_numpy(array: Any, name: str = "X") -> np.ndarray:
     """`array`, of whatever kind, as NumPy's; copied only from a GPU."""
-    array = opened(array, name)
+    array = as_array(array, name)
     if not on_gpu(array):
         return np.asarray(array)
     from gputabu.backend.cuda.points import taken

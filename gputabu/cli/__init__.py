@@ -1,4 +1,4 @@
-"""The command line: a module for each command, and `app`, which they belong to."""
+"""The command line: `app`, and a module for each command."""
 
 from gputabu.cli import fit, predict, select, bench  # isort: skip  # the order of the help
 from gputabu.cli.reproduce import command as reproduce  # isort: skip

@@ -1,4 +1,4 @@
-"""The command `gputabu` itself: its options, how commands fail, and what their exit codes mean."""
+"""The command `gputabu`: its options, how commands fail, and the exit codes."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from gputabu.core.interrupts import Termination
 app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    rich_markup_mode=None,  # plain text, in a pipe as on a screen
+    rich_markup_mode=None,  # plain text, also in a pipe
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80},
 )
 
-#: What is wrong with what was asked, in a sentence; anything else that is raised is a failure of the work.
-WRONG = (ValueError, TypeError, ImportError, BackendUnavailable)
+#: Errors of the user, with a sentence that explains them. Any other exception is a failure of the work.
+USER_ERRORS = (ValueError, TypeError, ImportError, BackendUnavailable)
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the code an error comes from.")]
 
 
 class Command(TyperCommand):
-    """A command whose errors are one sentence on stderr, and which remembers how it was called."""
+    """A command that prints errors as one sentence on stderr, and remembers its arguments."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         ctx.meta["arguments"] = list(args)
@@ -41,16 +41,16 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         with warnings.catch_warnings(), terminable() as termination:
-            warnings.showwarning = lambda message, *_, **__: tell(ctx, f"warning: {message}")
+            warnings.showwarning = lambda message, *_, **__: print_message(ctx, f"warning: {message}")
             try:
                 return super().invoke(ctx)
             except KeyboardInterrupt:
                 code = fail(ctx, "interrupted.", 143 if termination.received else 130)
             except typer.Exit as end:
                 code = 143 if end.exit_code == 130 and termination.received else end.exit_code
-            except BrokenPipeError:  # whoever reads has had enough
+            except BrokenPipeError:  # the reader of the pipe has closed it
                 raise
-            except WRONG as error:
+            except USER_ERRORS as error:
                 code = fail(ctx, sentence(error), 2)
             except Exception as error:
                 code = fail(ctx, sentence(error), 1)
@@ -59,33 +59,33 @@ class Command(TyperCommand):
 
 @contextmanager
 def terminable() -> Iterator[Termination]:
-    """While this is open, SIGTERM, by which containers and batch systems end a program, is as Ctrl-C."""
+    """In this context, SIGTERM, with which containers and batch systems end a program, acts like Ctrl-C."""
     termination = Termination()
-    mine = threading.current_thread() is threading.main_thread()
-    mine = mine and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if mine:
+    installable = threading.current_thread() is threading.main_thread()
+    installable = installable and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    if installable:
         signal.signal(signal.SIGTERM, termination)
     try:
         yield termination
     finally:
-        if mine:
+        if installable:
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def command(ctx: Any) -> str:
-    """What was typed, for the same again."""
+    """The command line that was typed, to repeat it."""
     return shlex.join(["gputabu", ctx.command.name, *ctx.meta["arguments"]])
 
 
 def fail(ctx: Any, text: str, code: int) -> int:
-    """Say what went wrong; with --debug, the error goes on and Python says where."""
+    """Print the error and return the exit code; with --debug, raise the error again."""
     if ctx.params.get("debug"):
         raise
-    tell(ctx, text)
+    print_message(ctx, text)
     return code
 
 
-def tell(ctx: Any, text: str) -> None:
+def print_message(ctx: Any, text: str) -> None:
     typer.echo(f"gputabu {ctx.command.name}: {text}", err=True)
 
 
@@ -96,11 +96,11 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'a file'}: {error.strerror}."
     text = " ".join(str(error).split())
-    return text if isinstance(error, WRONG) else f"{type(error).__name__}: {text} (--debug shows where.)"
+    return text if isinstance(error, USER_ERRORS) else f"{type(error).__name__}: {text} (--debug shows where.)"
 
 
-def show_version(asked: bool) -> None:
-    if asked:
+def show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"gputabu {gputabu.__version__}")
         raise typer.Exit
 
@@ -126,5 +126,5 @@ def commands(
 def main() -> None:
     """Entry point of the command `gputabu`."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # names of files need not be text
+        sys.stdout.reconfigure(errors="replace")  # names of files need not be valid text
     app(prog_name="gputabu" if sys.argv[0].endswith("__main__.py") else None)

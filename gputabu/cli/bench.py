@@ -1,4 +1,4 @@
-"""`gputabu bench`: how fast it is on this machine, beside scikit-learn."""
+"""`gputabu bench`: the speed on this machine, compared with scikit-learn."""
 
 from __future__ import annotations
 
@@ -54,26 +54,26 @@ def bench(
     for name, value in {"--rows": rows, "--columns": columns, "--rounds": rounds}.items():
         check_int(name, value, 1)
     k = check_n_clusters(n_clusters, rows)
-    kind, rng = check_choice("--dtype", dtype, DTYPES), np.random.default_rng(seed)
-    loose = rng.standard_normal((rows, columns)).astype(kind)
-    blobs = (loose + 2 * rng.standard_normal((k, columns))[rng.integers(k, size=rows)]).astype(kind)
-    asked = {"rows": rows, "columns": columns, "n_clusters": k, "dtype": dtype, "rounds": rounds, "seed": seed}
+    checked_dtype, rng = check_choice("--dtype", dtype, DTYPES), np.random.default_rng(seed)
+    unclustered = rng.standard_normal((rows, columns)).astype(checked_dtype)
+    blobs = (unclustered + 2 * rng.standard_normal((k, columns))[rng.integers(k, size=rows)]).astype(checked_dtype)
+    data = {"rows": rows, "columns": columns, "n_clusters": k, "dtype": dtype, "rounds": rounds, "seed": seed}
     backends = available()
-    for backend in backends:  # what is compiled at the first use is not measured
-        per_iteration(loose, k, [backend], 1)
-    found = {
+    for backend in backends:  # compilation at the first use is not measured
+        per_iteration(unclustered, k, [backend], 1)
+    results = {
         "gputabu": gputabu.__version__,
         "machine": machine(),
         "threads": threads(),
-        "data": asked,
-        "iterations": per_iteration(loose, k, backends, rounds),
+        "data": data,
+        "iterations": per_iteration(unclustered, k, backends, rounds),
         "fits": fits(blobs, k, seed, backends[0]),
     }
-    typer.echo(json.dumps(found) if as_json else text(found))
+    typer.echo(json.dumps(results) if as_json else text(results))
 
 
 def available() -> list[str]:
-    """The backends that run here, in the order in which `auto` prefers them."""
+    """The backends that can run here, in the order of preference of `auto`."""
     unusable = {"cuda": cuda_unusable(), "numba": numba_unusable(), "numpy": None}
     return [name for name, reason in unusable.items() if reason is None]
 
@@ -87,20 +87,20 @@ def fits(X: np.ndarray, k: int, seed: int, backend: str) -> dict[str, dict[str, 
     """Seconds and J of whole fits from one start each."""
     common: dict[str, Any] = {"random_state": seed % 2**32, "n_init": 1}
     models = {
-        "sklearn KMeans": KMeans(k, tol=0, **common),  # to the end, as ours
+        "sklearn KMeans": KMeans(k, tol=0, **common),  # until convergence, like ours
         "KMeans": gputabu.KMeans(k, backend=backend, **common),
         "QuantizedTabuKMeans": gputabu.QuantizedTabuKMeans(k, init="k-means++", backend=backend, **common),
         "TabuKMeans": gputabu.TabuKMeans(k, backend=backend, **common),
     }
-    found = {}
+    results = {}
     for name, model in models.items():
         model.fit(X)
-        found[name] = {"seconds": timed(model.fit, X)[0], "inertia": float(model.inertia_)}
-    return found
+        results[name] = {"seconds": timed(model.fit, X)[0], "inertia": float(model.inertia_)}
+    return results
 
 
-def text(found: dict[str, Any]) -> str:
-    data, threads, times = found["data"], found["threads"], found["iterations"]
+def text(results: dict[str, Any]) -> str:
+    data, threads, times = results["data"], results["threads"], results["iterations"]
     lines = [
         f"{data['rows']:,} points, {data['columns']} columns, {data['n_clusters']} clusters, {data['dtype']}",
         f"threads: gputabu {threads['gputabu']}, scikit-learn {threads['sklearn']}",
@@ -110,9 +110,9 @@ def text(found: dict[str, Any]) -> str:
     for name, value in times.items():
         title = "Lloyd, scikit-learn" if name == "sklearn" else name
         lines.append(f"{title:24}{value:>10.2f}{value / times['sklearn']:>16.2f}")
-    first = found["fits"]["sklearn KMeans"]
+    reference = results["fits"]["sklearn KMeans"]
     lines += ["", f"{'a whole fit':24}{'s':>10}{'times sklearn':>16}{'J':>14}{'times':>9}"]
-    for name, fit in found["fits"].items():
-        ratios = fit["seconds"] / first["seconds"], fit["inertia"] / first["inertia"]
+    for name, fit in results["fits"].items():
+        ratios = fit["seconds"] / reference["seconds"], fit["inertia"] / reference["inertia"]
         lines.append(f"{name:24}{fit['seconds']:>10.2f}{ratios[0]:>16.2f}{fit['inertia']:>14.6g}{ratios[1]:>9.4f}")
     return "\n".join([*lines, "", REMARK])

@@ -1,4 +1,4 @@
-"""`gputabu datasets`: which data sets there are."""
+"""`gputabu datasets`: list the data sets."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def list_datasets(data_home: DataHome = None, debug: Debug = False) -> None:
     typer.echo(f"{'name':<11}{'N':>6}{'d':>4}  {'K: best known J':<39} found")
     terms: dict[str, list[str]] = {}
     for name, source in datasets.SOURCES.items():
-        known = ", ".join(f"{k}: {value:.8g}" for k, value in source.best_known.items())
-        known += " (z-scores)" if source.preprocessing == "zscore" else ""
-        here = datasets.find(name, data_home) or ("in scikit-learn" if name == "iris" else "not here")
-        typer.echo(f"{name:<11}{source.shape[0]:>6}{source.shape[1]:>4}  {known:<39} {here}")
+        best_known = ", ".join(f"{k}: {value:.8g}" for k, value in source.best_known.items())
+        best_known += " (z-scores)" if source.preprocessing == "zscore" else ""
+        place = datasets.find(name, data_home) or ("in scikit-learn" if name == "iris" else "not here")
+        typer.echo(f"{name:<11}{source.shape[0]:>6}{source.shape[1]:>4}  {best_known:<39} {place}")
         terms.setdefault(source.terms, []).append(name)
     typer.echo("\nTerms, as stated at the origins:")
     for text, names in terms.items():

@@ -1,4 +1,4 @@
-"""`gputabu doctor`: what runs here, and whether it computes what NumPy does."""
+"""`gputabu doctor`: which backends run here, and whether their results equal NumPy's."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gputabu.core.results import Clustering
 
 #: J of the best known clustering of Iris with three clusters.
 IRIS = 78.85144142614601
-#: (N, d, K) of the data on which backends are compared: small enough for one thread block; one with its rows
-#: in registers; one by tiles.
+#: (N, d, K) of the data on which backends are compared. On a GPU, the first fits into one thread block, the second has
+#: its rows in registers, and the third is read in tiles.
 SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
 METHODS: dict[str, Callable[..., Clustering]] = {
     "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
@@ -46,44 +46,44 @@ def doctor(
     The exit code is 1 if a test fails.
     """
     missing = cuda_unusable()
-    say("gputabu", gputabu.__version__)
-    say("Python", platform.python_version())
-    say("NumPy", np.__version__)
-    say("scikit-learn", version("scikit-learn"))
-    say("CuPy", cupy_version())
-    say("numba", "not installed" if find_spec("numba") is None else version("numba"))
+    print_line("gputabu", gputabu.__version__)
+    print_line("Python", platform.python_version())
+    print_line("NumPy", np.__version__)
+    print_line("scikit-learn", version("scikit-learn"))
+    print_line("CuPy", cupy_version())
+    print_line("numba", "not installed" if find_spec("numba") is None else version("numba"))
     checks: dict[str, Callable[[], str]] = {"NumPy": reaches_optimum}
-    if numba_unusable() is None and not quick:  # one dtype: each takes its time to compile
+    if numba_unusable() is None and not quick:  # one dtype: compiling each takes time
         checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
     if missing is None:
         checks["device"] = describe_device
     if missing is None and not quick:
-        both: list[Any] = [np.float32, np.float64]
-        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
-    say("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
+        dtypes: list[Any] = [np.float32, np.float64]
+        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", dtypes)}
+    print_line("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
     passed = [run(name, check) for name, check in checks.items()]
     if require_cuda and missing is not None:
-        say("CUDA", f"FAILED: required, but {missing}")
+        print_line("CUDA", f"FAILED: required, but {missing}")
     raise typer.Exit(0 if all(passed) and not (require_cuda and missing) else 1)
 
 
-def say(subject: str, text: str) -> None:
+def print_line(subject: str, text: str) -> None:
     typer.echo(f"{subject:<14}{text}")
 
 
 def run(name: str, check: Callable[[], str]) -> bool:
-    """Whether a check passes; prints what it found."""
+    """Run a check, print its result, and return whether it passed."""
     try:
-        say(name, check())
-    except Exception as error:  # whatever goes wrong here is what the user wants to be told
+        print_line(name, check())
+    except Exception as error:  # any failure is a finding for the user
         reason = " ".join(str(error).split()) or "no reason given."
-        say(name, f"FAILED: {type(error).__name__}: {reason[:400]}")
+        print_line(name, f"FAILED: {type(error).__name__}: {reason[:400]}")
         return False
     return True
 
 
 def automatic() -> str:
-    """What backend="auto" stands for here, without its warning: the reason is printed beside it."""
+    """The backend that "auto" takes here, without its warning: the reason is printed beside it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return resolve("auto")
@@ -109,19 +109,19 @@ def describe_device() -> str:
 def compile_kernels() -> str:
     from gputabu.backend.cuda import diagnosis
 
-    begun = time.perf_counter()
+    start = time.perf_counter()
     count = diagnosis.compile_all()
-    return f"{count} modules compiled in {time.perf_counter() - begun:.1f} s (CuPy keeps them for the next time)"
+    return f"{count} modules compiled in {time.perf_counter() - start:.1f} s (CuPy keeps them for the next time)"
 
 
 def reaches_optimum() -> str:
     """QM-TS on Iris must find the best known clustering."""
     from sklearn.datasets import load_iris
 
-    found = quantized.search(load_iris().data, 3, restarts=10, backend="numpy").inertia
-    if abs(found - IRIS) > 1e-9 * IRIS:
-        raise AssertionError(f"QM-TS on Iris ends at J = {found:.10g} and not at {IRIS:.10g}.")
-    return f"QM-TS on Iris reaches J = {found:.4f}, the best known: ok"
+    inertia = quantized.search(load_iris().data, 3, restarts=10, backend="numpy").inertia
+    if abs(inertia - IRIS) > 1e-9 * IRIS:
+        raise AssertionError(f"QM-TS on Iris ends at J = {inertia:.10g} and not at {IRIS:.10g}.")
+    return f"QM-TS on Iris reaches J = {inertia:.4f}, the best known: ok"
 
 
 def equals_numpy(backend: str, dtypes: list[Any]) -> str:
@@ -137,12 +137,12 @@ def equals_numpy(backend: str, dtypes: list[Any]) -> str:
     return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, {names}: ok"
 
 
-def first_difference(one: Clustering, other: Clustering) -> str | None:
-    """The first of the things compared that is not the same in both."""
+def first_difference(first: Clustering, second: Clustering) -> str | None:
+    """The first attribute in which the two differ."""
     pairs = {
-        "labels": (one.labels, other.labels),
-        "centres": (one.centers, other.centers),
-        "traces of J": (one.trace.current, other.trace.current),
-        "values of J": (one.inertias, other.inertias),
+        "labels": (first.labels, second.labels),
+        "centres": (first.centers, second.centers),
+        "traces of J": (first.trace.current, second.trace.current),
+        "values of J": (first.inertias, second.inertias),
     }
     return next((name for name, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)), None)

@@ -12,7 +12,7 @@ import typer
 
 import gputabu
 from gputabu.cli import options
-from gputabu.cli.app import Command, Debug, app, command, tell
+from gputabu.cli.app import Command, Debug, app, command, print_message
 from gputabu.cli.output.fit_summary import FitSummary
 from gputabu.cli.output.output_folder import LABELS, MODEL, Folder
 from gputabu.cli.output.report import fit_page
@@ -114,57 +114,59 @@ def fit(
     result.json and report.html into that folder. Ctrl-C ends the search with the best found so far, which is
     written; the exit code is then 130. So does SIGTERM, with 143.
     """
-    given: dict[str, Any] = {"max_iter": max_iter, "patience": patience, "max_time": max_time}
-    given |= {"target": target, "refine": refine, "checkpoint": None if checkpoint is None else str(checkpoint)}
-    given["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
-    model = estimator(method, {name: value for name, value in given.items() if value is not None})
+    parameters: dict[str, Any] = {"max_iter": max_iter, "patience": patience, "max_time": max_time}
+    parameters |= {"target": target, "refine": refine, "checkpoint": None if checkpoint is None else str(checkpoint)}
+    parameters["n_init"] = None if restarts is None else check_int("--restarts", restarts, 1)
+    model = estimator(method, {name: value for name, value in parameters.items() if value is not None})
     k = check_int("--n-clusters", n_clusters, 1)
     model.set_params(n_clusters=k, random_state=seed, backend=backend, device=device, progress=not quiet)
-    form = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
+    labels_kind = check_choice("--labels-format", labels_format or ("npy" if data.endswith(ARRAYS) else "csv"), LABELS)
     folder = None if out is None else Folder(out, FILES, force)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
-    recipe = Preprocessing.of(table, scale, dtype)
+    preprocessing = Preprocessing.of(table, scale, dtype)
     if init is not None:
-        model.set_params(init=init if init in STARTS else start(init, recipe))
-    points = recipe.points(table)
-    begun = time.perf_counter()
+        model.set_params(init=init if init in STARTS else read_centers(init, preprocessing))
+    points = preprocessing.points(table)
+    start = time.perf_counter()
     model.fit(points)
-    account = FitSummary(table, recipe, points, model, time.perf_counter() - begun, command(ctx))
-    with Interrupts() as late:  # what was found is written; libraries that are loaded for it cannot be interrupted
-        written = UNWRITTEN if folder is None else keep(account, folder, form)
+    summary = FitSummary(table, preprocessing, points, model, time.perf_counter() - start, command(ctx))
+    with Interrupts() as interrupts:  # results are always written; importing libraries for it cannot be interrupted
+        message = UNWRITTEN if folder is None else write_files(summary, folder, labels_kind)
     if as_json:
         files = None if folder is None else {name: str(folder.path / name) for name in folder.written}
-        typer.echo(json.dumps(account.plain() | {"files": files}))
+        typer.echo(json.dumps(summary.plain() | {"files": files}))
     else:
-        typer.echo(f"{account.text()}\n\n{written}")
-    if account.interrupted:
-        tell(ctx, "interrupted; this is the best found so far.")
-    elif late.asked:
-        tell(ctx, "interrupted when the search was over; all was written.")
-    if account.interrupted or late.asked:
+        typer.echo(f"{summary.text()}\n\n{message}")
+    if summary.interrupted:
+        print_message(ctx, "interrupted; this is the best found so far.")
+    elif interrupts.asked:
+        print_message(ctx, "interrupted when the search was over; all was written.")
+    if summary.interrupted or interrupts.asked:
         raise typer.Exit(130)
 
 
-def estimator(method: str, given: dict[str, Any]) -> Any:
-    """The estimator of a method, with what was given for it."""
+def estimator(method: str, parameters: dict[str, Any]) -> Any:
+    """The estimator of a method, with these parameters."""
     model = METHODS[check_choice("--method", method, METHODS)]()
-    if strange := [name for name in given if name not in model.get_params()]:
-        raise ValueError(f"--{strange[0].replace('_', '-')}={given[strange[0]]} does not go with --method={method}.")
-    return model.set_params(**given)
+    if unknown := [name for name in parameters if name not in model.get_params()]:
+        raise ValueError(
+            f"--{unknown[0].replace('_', '-')}={parameters[unknown[0]]} does not go with --method={method}."
+        )
+    return model.set_params(**parameters)
 
 
-def start(path: str, recipe: Preprocessing) -> np.ndarray:
-    """Centres to begin at, from a file in the units of the data."""
+def read_centers(path: str, preprocessing: Preprocessing) -> np.ndarray:
+    """Initial centres from a file, in the units of the data."""
     if not Path(path).exists():
         raise ValueError(f"--init={path} must be {', '.join(STARTS)} or a file of centres.")
-    return recipe.points(read(path, recipe.selection()))
+    return preprocessing.points(read(path, preprocessing.selection()))
 
 
-def keep(account: FitSummary, folder: Folder, form: str) -> str:
-    """Write all there is; the report, which takes longest, last. A sentence that says so."""
-    folder.labels(account.table, account.model.labels_, form)
-    folder.centers(account.recipe, account.model.cluster_centers_, account.sizes)
-    folder.model(account.model, account.recipe)
-    folder.json("result.json", account.plain())
-    folder.text("report.html", fit_page(account))
-    return folder.told()
+def write_files(summary: FitSummary, folder: Folder, labels_kind: str) -> str:
+    """Write all files, the slow report last, and return a sentence that lists them."""
+    folder.labels(summary.table, summary.model.labels_, labels_kind)
+    folder.centers(summary.preprocessing, summary.model.cluster_centers_, summary.sizes)
+    folder.model(summary.model, summary.preprocessing)
+    folder.json("result.json", summary.plain())
+    folder.text("report.html", fit_page(summary))
+    return folder.listing()

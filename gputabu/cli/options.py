@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ WORDS = {"tab": "\t", "space": "", "comma": ",", "semicolon": ";"}
 
 
 def read_table(data: str, selection: Selection, header: bool | None, delimiter: str | None, array: str | None) -> Table:
-    """The table that these options stand for."""
-    mark = None if delimiter is None else WORDS.get(delimiter, "" if delimiter == " " else delimiter)
-    if mark is not None and (len(mark) > 1 or mark in ('"', "\n", "\r")):
+    """Read the table that these options describe."""
+    character = None if delimiter is None else WORDS.get(delimiter, "" if delimiter == " " else delimiter)
+    if character is not None and (len(character) > 1 or character in ('"', "\n", "\r")):
         raise ValueError(f"--delimiter={delimiter} must be one character, or one of {', '.join(WORDS)}.")
-    style = None if mark is None and header is None else Style(mark, header)
+    style = None if character is None and header is None else Style(character, header)
     return read(data, selection, style, array)

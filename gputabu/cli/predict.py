@@ -1,4 +1,4 @@
-"""`gputabu predict`: label the rows of a file by a model."""
+"""`gputabu predict`: label the rows of a file with a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app
-from gputabu.cli.output.output_folder import MODEL, keep_labels, write_labels
+from gputabu.cli.output.output_folder import MODEL, save_labels, write_labels
 from gputabu.data.preprocessing import Preprocessing
 
 
@@ -52,13 +52,13 @@ def predict(
     if out is not None and out.exists() and not force:
         raise ValueError(f"--out={out} exists: --force replaces it, or choose another.")
     fitted = load(model)
-    recipe = Preprocessing.attached(fitted)
-    table = options.read_table(data, recipe.selection(columns, id), header, delimiter, array)
-    labels = fitted.set_params(backend=backend, device=device).predict(recipe.points(table))
+    preprocessing = Preprocessing.attached(fitted)
+    table = options.read_table(data, preprocessing.selection(columns, id), header, delimiter, array)
+    labels = fitted.set_params(backend=backend, device=device).predict(preprocessing.points(table))
     if out is None:
         write_labels(sys.stdout, table, labels)
     else:
-        keep_labels(out, table, labels)
+        save_labels(out, table, labels)
 
 
 def load(path: Path) -> Any:

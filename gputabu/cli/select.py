@@ -11,7 +11,7 @@ import typer
 
 import gputabu
 from gputabu.cli import options
-from gputabu.cli.app import Command, Debug, app, command, tell
+from gputabu.cli.app import Command, Debug, app, command, print_message
 from gputabu.cli.output.output_folder import LABELS, Folder, csv_text
 from gputabu.cli.output.report import selection_page
 from gputabu.core.atomic_files import replacing
@@ -72,26 +72,30 @@ def select_k(
     if plot is not None:
         check_choice("--plot ending", plot.suffix, PICTURES)
     folder = None if out is None else Folder(out, FILES, force)
-    asked = [name.strip().replace("-", "_") for name in criterion.split(",")]
+    criteria = [name.strip().replace("-", "_") for name in criterion.split(",")]
     common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
-    wanted = numbers(ks)
+    k_values = parse_ks(ks)
     table = options.read_table(data, Selection(columns, id), header, delimiter, array)
-    recipe = Preprocessing.of(table, scale)
-    found = gputabu.select_k(recipe.points(table), wanted, asked, backend=backend, device=device, **common)
-    with Interrupts() as late:  # as for fit
-        written = "" if folder is None else keep(found, folder, table, recipe, command(ctx))
-    typer.echo(json.dumps(plain(found), indent=2) if as_json else "\n\n".join(filter(None, [repr(found), written])))
+    preprocessing = Preprocessing.of(table, scale)
+    selection = gputabu.select_k(
+        preprocessing.points(table), k_values, criteria, backend=backend, device=device, **common
+    )
+    with Interrupts() as interrupts:  # as for fit
+        message = "" if folder is None else write_files(selection, folder, table, preprocessing, command(ctx))
+    typer.echo(
+        json.dumps(plain(selection), indent=2) if as_json else "\n\n".join(filter(None, [repr(selection), message]))
+    )
     if plot is not None:
-        with replacing(plot) as aside:
-            found.plot().figure.savefig(aside)
-    if found.interrupted:
-        tell(ctx, "interrupted; these K were finished.")
-    if found.interrupted or late.asked:
+        with replacing(plot) as temporary:
+            selection.plot().figure.savefig(temporary)
+    if selection.interrupted:
+        print_message(ctx, "interrupted; these K were finished.")
+    if selection.interrupted or interrupts.asked:
         raise typer.Exit(130)
 
 
-def numbers(text: str) -> list[int]:
-    """What --ks stands for: first:last, first:last:step, or numbers with commas."""
+def parse_ks(text: str) -> list[int]:
+    """The numbers in --ks: first:last, first:last:step, or a list with commas."""
     try:
         values = [int(part) for part in text.replace(":", ",").split(",")]
         if ":" not in text:
@@ -106,22 +110,27 @@ def numbers(text: str) -> list[int]:
     return list(range(first, last + 1, step))
 
 
-def keep(found: KSelection, folder: Folder, table: Table, recipe: Preprocessing, command: str) -> str:
-    """Write all there is, and a sentence that says so."""
-    folder.text("criteria.csv", csv_text(list(found.table), zip(*found.table.values(), strict=True)))
-    folder.labels(table, found.labels, "csv")
-    folder.centers(recipe, found.best.centers, np.bincount(found.labels, minlength=found.n_clusters))
+def write_files(selection: KSelection, folder: Folder, table: Table, preprocessing: Preprocessing, command: str) -> str:
+    """Write all files and return a sentence that lists them."""
+    folder.text("criteria.csv", csv_text(list(selection.table), zip(*selection.table.values(), strict=True)))
+    folder.labels(table, selection.labels, "csv")
+    folder.centers(preprocessing, selection.best.centers, np.bincount(selection.labels, minlength=selection.n_clusters))
     about = {"gputabu": gputabu.__version__, "command": command, "file": table.source}
-    folder.json("result.json", about | plain(found))
-    folder.text("report.html", selection_page(found, table.source, command))
-    return folder.told()
+    folder.json("result.json", about | plain(selection))
+    folder.text("report.html", selection_page(selection, table.source, command))
+    return folder.listing()
 
 
-def plain(found: KSelection) -> dict[str, Any]:
-    """The result for JSON; what is not a number is null."""
+def plain(selection: KSelection) -> dict[str, Any]:
+    """The result as JSON; NaN becomes null."""
     columns = {
-        name: [None if np.isnan(value) else value for value in column.tolist()] for name, column in found.table.items()
+        name: [None if np.isnan(value) else value for value in column.tolist()]
+        for name, column in selection.table.items()
     }
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    told = {"n_clusters": found.n_clusters, "criterion": found.criterion, "recommended": found.recommended}
-    return told | {"interrupted": found.interrupted, "backend": found.best.backend, "table": rows}
+    result = {
+        "n_clusters": selection.n_clusters,
+        "criterion": selection.criterion,
+        "recommended": selection.recommended,
+    }
+    return result | {"interrupted": selection.interrupted, "backend": selection.best.backend, "table": rows}

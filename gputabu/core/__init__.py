@@ -1,1 +1,1 @@
-"""What everything rests on: results, random words, checks, Ctrl-C, the log, files."""
+"""The base of all other packages: results, random words, checks, Ctrl-C, the log, files."""

@@ -1,7 +1,7 @@
-"""Archives: arrays as NumPy writes them and the rest as JSON, in one file that cannot hold code.
+"""Archives: arrays in NumPy's format and everything else as JSON, in one file that cannot hold code.
 
-An archive is a .npz file: a head in JSON, and one .npy file per array, none of them compressed. Reading trusts nothing
-that it says about sizes, so that it takes no more memory than the file is long, whoever wrote it.
+An archive is a .npz file: a head in JSON, and one .npy file per array, none of them compressed. The reader does not
+trust the sizes that a file claims, so it never takes more memory than the file is long.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from numpy.lib import format as npy
 from gputabu.core.atomic_files import replacing
 from gputabu.core.results import Stop, Trace
 
-#: What a damaged or foreign archive makes its readers raise.
+#: What readers raise on a damaged or foreign archive.
 DAMAGE = (
     zipfile.BadZipFile,
     struct.error,
@@ -39,7 +39,7 @@ DAMAGE = (
 
 
 class Refused(Exception):
-    """A file that is sound, but not for us; the message goes on from the name of the file."""
+    """The file is intact, but cannot be used. The message continues a sentence that begins with the file's name."""
 
 
 class Unstorable(Exception):
@@ -47,13 +47,13 @@ class Unstorable(Exception):
 
 
 class Writer:
-    """Turns values into JSON, and puts arrays aside."""
+    """Turns values into JSON, and collects the arrays."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, np.ndarray] = {}
 
     def plain(self, value: Any, name: str) -> Any:
-        """`value` as JSON; what JSON does not know is an object with one key, which says what it is."""
+        """`value` as JSON. What JSON does not know becomes an object with one key, its kind."""
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         if isinstance(value, np.generic):
@@ -84,19 +84,19 @@ class Writer:
         return {"array": name}
 
     def save(self, path: Path, name: str, head: dict[str, Any]) -> None:
-        """Write the head, under this name, and all arrays: whole or not at all, also when the power fails."""
-        with replacing(path) as aside:
-            with zipfile.ZipFile(aside, "w") as archive:
+        """Write the head, under this name, and all arrays: completely or not at all, even if the power fails."""
+        with replacing(path) as temporary:
+            with zipfile.ZipFile(temporary, "w") as archive:
                 archive.writestr(zipfile.ZipInfo(name), json.dumps(head, indent=1))
-                for key, array in self.arrays.items():  # as of 1980, so that equal contents are equal files
+                for key, array in self.arrays.items():  # dated 1980: equal contents give equal files
                     with archive.open(zipfile.ZipInfo(f"{key}.npy"), "w", force_zip64=True) as file:
                         npy.write_array(file, array, version=(1, 0), allow_pickle=False)
-            with aside.open("rb+") as written:
-                os.fsync(written.fileno())
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
 
 
 class Reader:
-    """Turns what a `Writer` wrote into values again, and trusts none of it."""
+    """Turns what a `Writer` wrote back into values, and trusts none of it."""
 
     def __init__(self, file: io.BufferedReader, size: int) -> None:
         self.archive = zipfile.ZipFile(file)
@@ -107,7 +107,7 @@ class Reader:
             raise ValueError("it claims to hold more than it is long")
 
     def head(self, name: str, version: int) -> dict[str, Any]:
-        """The head of this name, of this version of its format or an earlier one."""
+        """The head of this name; its format must be of this version or an earlier one."""
         head = json.loads(self.archive.read(name))
         if head["version"] > version:
             newer = f"version {head['version']} of the format, and this one reads up to {version}"
@@ -119,26 +119,26 @@ class Reader:
             return [self.value(item) for item in plain]
         if not isinstance(plain, dict):
             return plain
-        ((what, inside),) = plain.items()
-        if what == "stop":
-            return Stop[inside]
-        if what == "trace":
-            return Trace(**{part: self.value(array) for part, array in inside.items()})
-        if what == "dict":
-            return {key: self.value(item) for key, item in inside.items()}
-        if what == "names":
-            return np.array(inside, dtype=object)
-        if what == "array":
-            return self._array(f"{inside}.npy")
-        raise ValueError(f"it holds a {what!r}, which nobody knows")
+        ((kind, content),) = plain.items()
+        if kind == "stop":
+            return Stop[content]
+        if kind == "trace":
+            return Trace(**{part: self.value(array) for part, array in content.items()})
+        if kind == "dict":
+            return {key: self.value(item) for key, item in content.items()}
+        if kind == "names":
+            return np.array(content, dtype=object)
+        if kind == "array":
+            return self._array(f"{content}.npy")
+        raise ValueError(f"it holds a {kind!r}, which nobody knows")
 
     def _array(self, name: str) -> np.ndarray:
-        content = io.BytesIO(self.archive.read(name))  # the checksum is right, or this has raised
+        content = io.BytesIO(self.archive.read(name))  # raises if the checksum is wrong
         if npy.read_magic(content) != (1, 0):
             raise ValueError(f"{name} has an unknown version")
         shape, _, dtype = npy.read_array_header_1_0(content)
-        rest = content.getbuffer().nbytes - content.tell()
-        if dtype.kind not in "fiub" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        data_size = content.getbuffer().nbytes - content.tell()
+        if dtype.kind not in "fiub" or min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != data_size:
             raise ValueError(f"{name} does not hold what it claims to")
         content.seek(0)
         return npy.read_array(content, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""Files that replace others whole: whoever looks sees the old file or the new."""
+"""Atomic replacement of files: readers see either the old file or the new one."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from pathlib import Path
 
 
 def reason(error: BaseException) -> str:
-    """What an error says, on one line and without a full stop."""
+    """The message of an error, on one line and without a full stop."""
     text = str(getattr(error, "strerror", None) or error) or type(error).__name__
     return " ".join(text.split())[:300].rstrip(".")
 
 
-def aside_of(path: Path) -> Path:
-    """Another name in the same folder, nobody else's, with the same ending."""
+def temporary_name(path: Path) -> Path:
+    """A name in the same folder that no other thread uses, with the same ending."""
     return path.with_name(f".{os.getpid()}.{threading.get_ident()}.{path.name}")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name to write to, which becomes `path` in the end: whoever looks, at any time, sees the old file or the new."""
-    if path.exists() and not path.is_file():  # such as a device, which would be gone
+    """A temporary file to write to, which replaces `path` at the end. Readers see the old file or the new one."""
+    if path.exists() and not path.is_file():  # such as a device, which would be deleted
         raise ValueError(f"{path} is not a regular file, and only such a one is replaced.")
-    path = path.resolve()  # a link stays one
-    aside = aside_of(path)
+    path = path.resolve()  # a symbolic link is kept
+    temporary = temporary_name(path)
     try:
-        yield aside
-        aside.replace(path)
+        yield temporary
+        temporary.replace(path)
     except OSError as error:
         if error.errno is None:
             raise
         raise type(error)(error.errno, error.strerror, str(path)) from error  # the name that the user knows
     finally:
-        aside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file of text, whole or not at all; a name of a file in it need not be text, and must not fail here."""
-    with replacing(path) as aside:
-        aside.write_text(text, encoding="utf-8", errors="replace")
+    """Write a text file atomically. Characters that cannot be encoded, as in names of files, are replaced."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="replace")

@@ -10,7 +10,7 @@ if TYPE_CHECKING or sys.version_info >= (3, 12):
 else:
 
     class cached_property:
-        """As in Python from 3.12 on: without a lock for all instances, which a fork may find held."""
+        """As in Python 3.12 and later: without the lock of all instances, which a fork may inherit locked."""
 
         def __init__(self, make: Any) -> None:
             self.make, self.__doc__ = make, make.__doc__

@@ -11,13 +11,13 @@ Documented = TypeVar("Documented", bound=Callable[..., Any])
 
 
 def inserting(texts: Mapping[str, str]) -> Callable[[Documented], Documented]:
-    """A decorator that replaces each line `%(name)s` of a docstring by texts[name], indented as that line was."""
+    """A decorator that replaces each line `%(name)s` of a docstring by texts[name], with the same indent."""
 
     def insert(documented: Documented) -> Documented:
-        if documented.__doc__ is not None:  # as under python -OO
+        if documented.__doc__ is not None:  # it is None under python -OO
             documented.__doc__ = re.sub(
                 r"^( *)%\((\w+)\)s$",
-                lambda found: indent(dedent(texts[found[2]]).strip("\n"), found[1]),
+                lambda match: indent(dedent(texts[match[2]]).strip("\n"), match[1]),
                 documented.__doc__,
                 flags=re.MULTILINE,
             )

@@ -1,4 +1,4 @@
-"""Ctrl-C as a question: searches look at it between iterations and return the best found so far."""
+"""Ctrl-C as a request: searches check it between iterations and return the best found so far."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Termination:
-    """A handler of SIGTERM for programs that want it to be as Ctrl-C; it remembers that it was called."""
+    """A handler that makes SIGTERM act like Ctrl-C, and remembers that it was called."""
 
     def __init__(self) -> None:
         self.received = False
@@ -21,34 +21,33 @@ class Termination:
 
 
 class Interrupts:
-    """While this context is open, a first Ctrl-C sets `asked`; a second one interrupts as always.
+    """In this context, the first Ctrl-C sets `asked`; the second one interrupts as usual.
 
-    A KeyboardInterrupt in the middle of an iteration would leave half of it done. Only Python's own handler
-    is replaced, and a `Termination`, and only in the main thread, where signals arrive; a program's own handler is
-    its business.
+    A KeyboardInterrupt in the middle of an iteration would leave it half done. Only Python's default handler and a
+    `Termination` are replaced, and only in the main thread, where signals arrive. A program's own handler stays.
     """
 
     def __init__(self) -> None:
         self.asked = False
-        self._before: dict[int, Callable[[int, FrameType | None], Any]] = {}
+        self._previous: dict[int, Callable[[int, FrameType | None], Any]] = {}
 
     def __enter__(self) -> Interrupts:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 handler = signal.getsignal(number)
                 if handler is signal.default_int_handler or isinstance(handler, Termination):
-                    self._before[number] = handler
+                    self._previous[number] = handler
                     signal.signal(number, self._ask)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
-        before = self._before[number]
-        if isinstance(before, Termination):
-            before.received = True
+        previous = self._previous[number]
+        if isinstance(previous, Termination):
+            previous.received = True
         if self.asked:
-            before(number, frame)
+            previous(number, frame)
         self.asked = True

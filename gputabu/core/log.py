@@ -1,4 +1,4 @@
-"""What a fit says while it runs: the logger "gputabu", shown on stderr for `verbose`."""
+"""The logger "gputabu": messages of a running fit, shown on stderr for `verbose`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def shown(verbose: int) -> Iterator[None]:
     if verbose <= 0 or log.isEnabledFor(level):
         yield
         return
-    before, handler = log.level, logging.StreamHandler()
+    previous, handler = log.level, logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(name)s: %(message)s"))
-    if not logging.getLogger().handlers:  # a configured root logger prints it already
+    if not logging.getLogger().handlers:  # a configured root logger prints them already
         log.addHandler(handler)
     log.setLevel(level)
     try:
         yield
     finally:
-        log.setLevel(before)
+        log.setLevel(previous)
         log.removeHandler(handler)

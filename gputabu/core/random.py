@@ -1,6 +1,6 @@
-"""Addressed random numbers: a function of (seed, restart, step, position), not of what was drawn before.
+"""Counter-based random numbers: a function of (seed, restart, step, position), not of earlier draws.
 
-Restart 7 of 100 therefore equals restart 7 run alone, on every backend.
+So restart 7 of 100 equals restart 7 run alone, on every backend.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from typing import Any
 
 import numpy as np
 
-BLOCK = 4  # words that Philox makes of one counter
+BLOCK = 4  # words that Philox makes from one counter
 
 
 class Purpose(IntEnum):
-    """Keeps the streams of different uses apart."""
+    """What random words are for: each purpose has its own stream."""
 
-    START = 0  # which points a restart begins with
+    START = 0  # points that a restart begins with
     TRIAL = 1  # trial labellings
-    PRINT = 2  # what tells labellings apart
+    PRINT = 2  # fingerprints of labellings
     CANDIDATE = 3  # points that may become centres
-    GROWTH = 16  # which points are added to the centres of fewer clusters
-    SAMPLE = 17  # which points stand for all
-    REFERENCE = 18  # points without clusters, to compare with
+    GROWTH = 16  # points that are added to the centres of fewer clusters
+    SAMPLE = 17  # sample of the points
+    REFERENCE = 18  # reference sets of the gap statistic
 
 
 def words(
@@ -31,23 +31,23 @@ def words(
 ) -> np.ndarray:
     """Return `n` uniform 64-bit words, (n,) uint64, of the stream (seed, restart, purpose, step), from `first` on."""
     skipped = first % BLOCK
-    return _OWN.at((seed, restart), (first // BLOCK, 0, step, int(purpose))).random_raw(skipped + n)[skipped:]
+    return _GENERATOR.at((seed, restart), (first // BLOCK, 0, step, int(purpose))).random_raw(skipped + n)[skipped:]
 
 
-class _Own(threading.local):
-    """A generator per thread, moved to where it is wanted: that takes a tenth of the time of making one."""
+class _ThreadGenerator(threading.local):
+    """One generator per thread, which is moved to a position: ten times faster than making a new one."""
 
     def __init__(self) -> None:
         self.philox = np.random.Philox(0)
         self.state: Any = dict(self.philox.state)
 
     def at(self, key: tuple[int, int], counter: tuple[int, int, int, int]) -> np.random.Philox:
-        self.state["state"] = {"key": key, "counter": counter}  # of the rest, an empty buffer, nothing is used
+        self.state["state"] = {"key": key, "counter": counter}  # the rest, an empty buffer, is not used
         self.philox.state = self.state
         return self.philox
 
 
-_OWN = _Own()
+_GENERATOR = _ThreadGenerator()
 
 
 def uniforms(words: np.ndarray) -> np.ndarray:
@@ -58,7 +58,7 @@ def uniforms(words: np.ndarray) -> np.ndarray:
 def below(words: np.ndarray, totals: np.ndarray) -> np.ndarray:
     """Map words to uniform integers in [0, total), by the high half of the 128-bit product.
 
-    In integers throughout: a float product can round up to `total` itself.
+    All in integers: a float product could round up to `total` itself.
     """
     words, totals = np.broadcast_arrays(words, totals)
     low32 = np.uint64(0xFFFFFFFF)

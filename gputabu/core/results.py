@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Stop(Enum):
-    """Why a search stopped; the value is the sentence."""
+    """Why a search stopped; the value is a text for users."""
 
     CONVERGED = "no point changed cluster"
     TOLERANCE = "the centres moved less than tol"
@@ -26,17 +26,17 @@ class Stop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """The course of every restart; after a restart has stopped its rows hold NaN and -1.
+    """The trace of every restart. After a restart has stopped, its rows hold NaN and -1.
 
     Attributes
     ----------
     current : (R, T + 1) float64
-        J of the solution held after iteration t; column 0 is the start.
+        J of the current solution after iteration t; column 0 is the start.
     best : (R, T + 1) float64
         The lowest J up to iteration t.
     moves : (R, T) int64
-        How many centres moved in iteration t (QM-TS), or how many points changed
-        cluster (TSC, Lloyd, relocation, where a point counts once per step).
+        Number of centres that moved in iteration t (QM-TS), or of points that changed cluster (TSC, Lloyd and
+        relocation, where a point counts once per step).
     means : (R, T + 1, K) int64 or None
         The quantized means after iteration t, as row numbers (QM-TS only).
     """
@@ -63,8 +63,8 @@ class Clustering:
     Attributes
     ----------
     labels : (N,) int32
-        Cluster of every point: its nearest row of `centers`, the lowest on ties. Of TSC without refinement
-        the labelling that was found, in which a point need not be in the nearest cluster.
+        Cluster of every point: its nearest row of `centers`, the lowest on ties. For TSC without refinement it is the
+        best labelling, in which a point need not be in the nearest cluster.
     centers : (K, d)
         In the dtype of the points.
     inertia : float
@@ -80,9 +80,9 @@ class Clustering:
     inertias : (R,) float64
         J of every restart.
     trace : Trace
-        The course of every restart.
+        The trace of every restart.
     backend : str
-        What computed it.
+        The backend that computed it.
     """
 
     labels: np.ndarray

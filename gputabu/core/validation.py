@@ -1,4 +1,4 @@
-"""Checks at the door: one sentence naming the parameter, its value and what is allowed."""
+"""Checks of parameters: an error is one sentence with the parameter, its value and what is allowed."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Collection
 
 import numpy as np
 
-#: Weighted squares of numbers beyond these leave the range of float64.
+#: Beyond these, weighted squares leave the range of float64.
 LARGEST, SMALLEST = 1e100, 1e-100
-#: Points that sums of limbs have room for.
+#: Most points that sums of limbs can hold.
 MOST = 2**35
 
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
-    """Return `value` as an int in [low, high], or say what was wrong with it."""
+    """Return `value` as an int in [low, high], or raise."""
     allowed = f"an integer >= {low}" if high is None else f"an integer from {low} to {high}"
     if not isinstance(value, numbers.Integral) or isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}={value!r} must be {allowed}.")
@@ -26,7 +26,7 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
 
 
 def check_real(name: str, value: object, low: float, below: float = np.inf) -> float:
-    """Return `value` as a finite float >= low and < below, or say what was wrong with it."""
+    """Return `value` as a finite float >= low and < below, or raise."""
     allowed = f">= {low}" if np.isinf(below) else f">= {low} and < {below}"
     if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
         raise TypeError(f"{name}={value!r} must be a number {allowed}.")
@@ -66,9 +66,9 @@ def check_n_clusters(n_clusters: object, n_samples: int) -> int:
 
 
 def check_matrix(X: object, name: str = "X") -> np.ndarray:
-    """Return `X` as a C-contiguous (N, d) array of float32 or float64, without a copy where it is one.
+    """Return `X` as a C-contiguous (N, d) array of float32 or float64; if it is one, without a copy.
 
-    Other numbers are widened to float64 (float16 to float32); what float64 cannot hold is warned about.
+    Other numbers are widened to float64 (float16 to float32), with a warning if float64 cannot hold them.
     """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise TypeError(f"{name} is a sparse matrix and must be dense: pass {name}.toarray().")
@@ -80,16 +80,16 @@ def check_matrix(X: object, name: str = "X") -> np.ndarray:
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name} must be an array of real numbers: {error}.") from None
     check_shape(array.shape, name)
-    wanted = float_for(array.dtype)
-    if wanted != array.dtype:
-        array = widen(array, wanted, name)
+    dtype = float_for(array.dtype)
+    if dtype != array.dtype:
+        array = widen(array, dtype, name)
     array = np.ascontiguousarray(array)
     check_finite(array, name)
     return array
 
 
 def check_unmasked(array: object, name: str) -> None:
-    """Raise where values are masked: NumPy and scikit-learn would read them as if they were not."""
+    """Raise if values are masked: NumPy and scikit-learn would ignore the mask."""
     if np.ma.is_masked(array):
         raise ValueError(f"{name} is a masked array with {np.ma.count_masked(array)} masked values; it must have none.")
 
@@ -103,9 +103,9 @@ def check_shape(shape: tuple[int, ...], name: str = "X") -> None:
 
 
 def check_finite(array: np.ndarray, name: str, first: int | None = None) -> None:
-    """Raise where `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold.
+    """Raise if `array` holds NaN, an infinity, or numbers whose squares float64 cannot hold.
 
-    Where the array is a part, whose first row has the number `first`, the message says which value it is.
+    If the array is a part of X whose first row has the number `first`, the message says where the value is.
     """
     if first is not None and not max(-float(array.min()), float(array.max())) <= LARGEST:
         row, column = np.argwhere(~(np.abs(array) <= LARGEST))[0].tolist()
@@ -117,10 +117,10 @@ def check_finite(array: np.ndarray, name: str, first: int | None = None) -> None
 
 
 def check_range(low: float, high: float, name: str) -> None:
-    """As `check_finite`, by the least and the greatest value."""
+    """As `check_finite`, from the least and the greatest value."""
     if not (np.isfinite(low) and np.isfinite(high)):
-        what = "NaN" if np.isnan(low) or np.isnan(high) else "infinity"
-        raise ValueError(f"{name} contains {what}; every value must be a finite number.")
+        kind = "NaN" if np.isnan(low) or np.isnan(high) else "infinity"
+        raise ValueError(f"{name} contains {kind}; every value must be a finite number.")
     if max(-low, high) > LARGEST:
         worst = low if -low > high else high
         raise ValueError(f"{name} contains {worst:g}; absolute values must be at most {LARGEST:g}.")
@@ -136,7 +136,7 @@ def check_weights(weights: object, n_samples: int) -> np.ndarray | None:
 
 
 def plain_weights(weights: object, n_samples: int) -> np.ndarray:
-    """Return `weights` of some of the points as (N,) float64, finite and >= 0."""
+    """Return `weights` as (N,) float64, finite and >= 0. They may belong to a part of the points."""
     array = np.asarray(weights)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"sample_weight must hold numbers, got dtype {array.dtype}.")
@@ -153,7 +153,7 @@ def plain_weights(weights: object, n_samples: int) -> np.ndarray:
 
 
 def check_heaviest(weight: float) -> None:
-    """Raise where the largest weight is zero, or such that squares times weights leave the range of float64."""
+    """Raise if the largest weight is zero, or if weighted squares would leave the range of float64."""
     if weight == 0:
         raise ValueError("sample_weight is zero everywhere; at least one weight must be > 0.")
     if not SMALLEST <= weight <= LARGEST:
@@ -184,12 +184,12 @@ def _not_numbers(name: str, array: np.ndarray) -> np.ndarray:
 
 
 def float_for(dtype: np.dtype) -> np.dtype:
-    """The one of float32 and float64, in native byte order, that an array of `dtype` is held in."""
+    """float32 or float64, in native byte order: the dtype in which an array of `dtype` is clustered."""
     return np.dtype(np.float32 if dtype.kind == "f" and dtype.itemsize <= 4 else np.float64)
 
 
 def widen(array: np.ndarray, dtype: np.dtype, name: str) -> np.ndarray:
-    """A copy in `dtype`; a warning where that cannot hold the values."""
+    """A copy in `dtype`, with a warning if that cannot hold the values."""
     wide = array.astype(dtype)
     exact = array.dtype.itemsize < 8
     if not exact and not np.array_equal(wide.astype(array.dtype), array):

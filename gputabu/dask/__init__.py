@@ -1,4 +1,4 @@
-"""Points on the workers of a Dask cluster: the estimators, with the bits of those in memory (extra `dask`)."""
+"""Estimators for points on the workers of a Dask cluster, with the same bits as in memory (extra `dask`)."""
 
 try:
     import dask.array  # noqa: F401

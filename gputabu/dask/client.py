@@ -1,7 +1,7 @@
-"""On the client: parts of the points that workers hold, and what `Points` and `BackendBase` are over them.
+"""On the client: proxies for the shards on the workers, and `Points` and `BackendBase` on top of them.
 
-What a worker holds is an actor, and every operation a message to it and one back, whose sizes do not depend on the
-number of points (but for single moves). Nothing waits for a worker that is gone.
+A shard on a worker is an actor. Every operation is one message to it and one back, whose sizes do not depend on the
+number of points (except for single moves). The client never waits for a worker that is gone.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from gputabu.core.caching import cached_property
 from gputabu.dask.worker import Handle, Summary, WorkerLost, WorkerShard
 from gputabu.data.points import Points, exponent
 
-#: How Dask's scheduler puts it that an actor is gone.
+#: What Dask's scheduler says when an actor is gone.
 LOST = "Worker holding Actor was lost"
-#: Seconds between two looks at whether a worker is still there.
-LOOK = 1.0
-#: Seconds to wait for a worker where there is none.
-PATIENCE = 60.0
+#: Seconds between two checks that a worker is still there.
+POLL = 1.0
+#: Seconds to wait for a worker if there is none.
+WORKER_TIMEOUT = 60.0
 
 
 class RemoteShard:
-    """Consecutive rows on a worker. Acts like `BackendBase`; in `Points` it stands for a chunk."""
+    """Consecutive rows on a worker. It acts like a `BackendBase`, and like a chunk in `Points`."""
 
-    def __init__(self, client: Client, worker: str, held: Future) -> None:
-        self.client, self.worker, self.held = client, worker, held
-        ready(client, [held], worker)
+    def __init__(self, client: Client, worker: str, future: Future) -> None:
+        self.client, self.worker, self.future = client, worker, future
+        ready(client, [future], worker)
         with client.as_current():
-            self.actor = Actor(WorkerShard, worker, held.key)
+            self.actor = Actor(WorkerShard, worker, future.key)
         self.serials = count(1)
         self.dropped: deque[int] = deque()
         self.name = ""
         self.summaries: list[Summary] = self.ask("summaries")
-        some = next((summary for summary in self.summaries if summary.n), self.summaries[0])
-        self.shape, self.dtype = (sum(summary.n for summary in self.summaries), some.d), some.dtype
+        first_filled = next((summary for summary in self.summaries if summary.n), self.summaries[0])
+        self.shape, self.dtype = (sum(summary.n for summary in self.summaries), first_filled.d), first_filled.dtype
         self.points = SimpleNamespace(n=self.shape[0])
 
     def __len__(self) -> int:
@@ -59,19 +59,20 @@ class RemoteShard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """What the worker holds goes with the last reference to it."""
+        """The worker drops its shard with the last reference to it."""
 
     def ask(self, method: str, *args: Any) -> Any:
-        """Let the worker perform an operation, and wait for what it returns."""
+        """Let the worker run an operation, and wait for the result."""
         dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
-        found = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
-        for kept in (found.first, found.second, found.near, found.far) if isinstance(found, NearestTwo) else (found,):
-            if isinstance(kept, Handle):
-                weakref.finalize(kept, self.dropped.append, kept.number)
-        return found
+        result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
+        nearest = isinstance(result, NearestTwo)
+        for value in (result.first, result.second, result.near, result.far) if nearest else (result,):
+            if isinstance(value, Handle):
+                weakref.finalize(value, self.dropped.append, value.number)
+        return result
 
     def exchange(self, serial: int, message: bytes) -> bytes:
-        """Send a message, wait for the answer."""
+        """Send a message and wait for the answer."""
         try:
             with self.client.as_current():
                 answer = self.actor.perform(serial, message)
@@ -79,11 +80,11 @@ class RemoteShard:
             raise WorkerLost(f"worker {self.worker}: {error}") from None
         while True:
             try:
-                return answer.result(timeout=LOOK)
+                return answer.result(timeout=POLL)
             except TimeoutError:
-                if self.held.status != "finished" or self.worker not in self.client.nthreads():
+                if self.future.status != "finished" or self.worker not in self.client.nthreads():
                     raise WorkerLost(f"worker {self.worker} is gone") from None
-            except OSError as error:  # no way to the worker
+            except OSError as error:  # no connection to the worker
                 raise WorkerLost(f"worker {self.worker}: {error}") from None
 
     def __getattr__(self, method: str) -> Any:
@@ -95,15 +96,15 @@ class RemoteShard:
         return self.ask("rows", indices) if len(indices) else np.empty((0, self.shape[1]))
 
     def sample(self, min_sq_dist: Any, shift: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        wanted = (targets >= 0).any()
-        return self.ask("sample", min_sq_dist, shift, targets) if wanted else np.full(targets.shape, -1, np.int64)
+        any_target = (targets >= 0).any()
+        return self.ask("sample", min_sq_dist, shift, targets) if any_target else np.full(targets.shape, -1, np.int64)
 
 
 class RemoteBackend(ShardedBackend):
-    """Points on workers. Labels are not brought to the client."""
+    """A backend for points on workers. Labels stay there."""
 
-    def __init__(self, points: Points, parts: Sequence[RemoteShard], backend: str) -> None:
-        super().__init__(points, parts)
+    def __init__(self, points: Points, shards: Sequence[RemoteShard], backend: str) -> None:
+        super().__init__(points, shards)
         self.backend = backend
 
     def __enter__(self) -> Self:
@@ -113,41 +114,41 @@ class RemoteBackend(ShardedBackend):
         return self
 
     def result_labels(self, labels: Labels, restart: int) -> np.ndarray:
-        """Only the clusters that have points, as labels are not brought to the client."""
+        """Only the clusters that have points: labels stay on the workers."""
         return np.unique(np.concatenate(self.each(lambda shard, local: shard.clusters(local, restart), labels)))
 
 
 @dataclass(frozen=True)
 class RemotePoints(Points):
-    """Points on workers, a `RemoteShard` for each chunk; weights are fetched where somebody wants all of them."""
+    """Points on workers, with a `RemoteShard` as each chunk. Weights are fetched only if all are needed."""
 
     heaviest: float = 1.0
 
     @classmethod
-    def over(cls, parts: Sequence[RemoteShard], heaviest: float, weighted: bool) -> RemotePoints:
-        return cls(tuple(parts), tuple(map(_Weights, parts)) if weighted else None, heaviest=heaviest)  # type: ignore[arg-type]
+    def over(cls, shards: Sequence[RemoteShard], heaviest: float, weighted: bool) -> RemotePoints:
+        return cls(tuple(shards), tuple(map(_Weights, shards)) if weighted else None, heaviest=heaviest)  # type: ignore[arg-type]
 
     @property
     def on_device(self) -> bool:
-        return False  # what comes to the client is NumPy's
+        return False  # the client gets NumPy arrays
 
     def open_elsewhere(self, backend: Any) -> RemoteBackend:
         return RemoteBackend(self, self.chunks, backend)
 
     def weights_at(self, indices: np.ndarray) -> np.ndarray:
-        found = np.ones(indices.shape)
+        weights = np.ones(indices.shape)
         if self.weights is not None:
-            for part, start in zip(self.chunks, self.starts, strict=True):
-                here = (indices >= start) & (indices < start + len(part))
-                if here.any():
-                    found[here] = part.weights_at(indices[here] - start)
-        return found
+            for shard, start in zip(self.chunks, self.starts, strict=True):
+                inside = (indices >= start) & (indices < start + len(shard))
+                if inside.any():
+                    weights[inside] = shard.weights_at(indices[inside] - start)
+        return weights
 
     @cached_property
     def total_weight(self) -> float:
         if self.weights is None:
             return float(self.n)
-        return math.fsum(chain.from_iterable(part.exact_weight() for part in self.chunks))
+        return math.fsum(chain.from_iterable(shard.exact_weight() for shard in self.chunks))
 
     @cached_property
     def weight_prefix(self) -> Any:
@@ -155,22 +156,22 @@ class RemotePoints(Points):
 
 
 class _Weights:
-    """Weights of a part, fetched when they are looked at."""
+    """Weights of a shard, fetched on first use."""
 
-    def __init__(self, part: RemoteShard) -> None:
-        self.part = part
+    def __init__(self, shard: RemoteShard) -> None:
+        self.shard = shard
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        return self.part.all_weights()
+        return self.shard.all_weights()
 
 
 class RunningWeights:
-    """The running totals of the weights, which stay on the workers: what `seeding.by_weight` asks of an array."""
+    """Running totals of the weights, which stay on the workers. It does what `seeding.by_weight` needs of an array."""
 
     def __init__(self, points: RemotePoints) -> None:
         self.points = points
         spare = 61 - exponent(points.heaviest) - (points.n - 1).bit_length()
-        self.ends = np.cumsum([part.weight_steps(spare) for part in points.chunks])
+        self.ends = np.cumsum([shard.weight_steps(spare) for shard in points.chunks])
 
     def __getitem__(self, last: int) -> np.int64:
         assert last == -1
@@ -178,30 +179,30 @@ class RunningWeights:
 
     def searchsorted(self, targets: Any, side: str, sorter: None) -> np.ndarray:
         targets = np.asarray(targets)
-        owner = np.searchsorted(self.ends, targets, side="right")
+        shard_of = np.searchsorted(self.ends, targets, side="right")
         rows = np.empty(targets.shape, np.int64)
-        for p in np.unique(owner).tolist():
-            here, before = owner == p, self.ends[p - 1] if p else 0
-            rows[here] = self.points.starts[p] + self.points.chunks[p].weight_search(targets[here] - before)
+        for i in np.unique(shard_of).tolist():
+            inside, before = shard_of == i, self.ends[i - 1] if i else 0
+            rows[inside] = self.points.starts[i] + self.points.chunks[i].weight_search(targets[inside] - before)
         return rows
 
 
 def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) -> None:
-    """Wait until all is computed, by one worker or wherever; raise what was raised there."""
+    """Wait until all tasks are computed, on one worker or on any; raise what a task raised."""
     with client.as_current():
-        _patiently(Look(client, worker), lambda: wait(tasks, timeout=LOOK))
+        _retry(Watchdog(client, worker), lambda: wait(tasks, timeout=POLL))
     for task in tasks:
         if task.status == "error":
             awaited(client, task)
 
 
 def awaited(client: Client, task: Future) -> Any:
-    """The result of a task that is ready; it is small."""
-    return _patiently(Look(client), lambda: task.result(timeout=PATIENCE))
+    """The (small) result of a task that is ready."""
+    return _retry(Watchdog(client), lambda: task.result(timeout=WORKER_TIMEOUT))
 
 
-def _patiently(look: Look, attempt: Callable[[], Any]) -> Any:
-    """What the attempt returns, once it does so in time."""
+def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
+    """Repeat the attempt until it returns in time, and return its result."""
     while True:
         try:
             return attempt()
@@ -210,23 +211,23 @@ def _patiently(look: Look, attempt: Callable[[], Any]) -> Any:
         except CancelledError:
             raise WorkerLost("what was only in the memory of a worker is gone with it") from None
         except TimeoutError:
-            look()
+            watchdog()
         except RuntimeError as error:
             if LOST not in str(error):
                 raise
             raise WorkerLost(str(error)) from None
 
 
-class Look:
-    """Looks, now and then, whether there is still somebody to wait for."""
+class Watchdog:
+    """Raises `WorkerLost` if there is no worker left to wait for."""
 
     def __init__(self, client: Client, worker: str | None = None) -> None:
-        self.client, self.worker, self.alone = client, worker, 0.0
+        self.client, self.worker, self.without_workers = client, worker, 0.0
 
     def __call__(self) -> None:
-        there = self.client.nthreads()
-        if self.worker is not None and self.worker not in there:
+        workers = self.client.nthreads()
+        if self.worker is not None and self.worker not in workers:
             raise WorkerLost(f"worker {self.worker} is gone")
-        self.alone = 0.0 if there else self.alone + LOOK
-        if self.alone >= PATIENCE:
-            raise WorkerLost(f"there was no worker for {PATIENCE:g} seconds")
+        self.without_workers = 0.0 if workers else self.without_workers + POLL
+        if self.without_workers >= WORKER_TIMEOUT:
+            raise WorkerLost(f"there was no worker for {WORKER_TIMEOUT:g} seconds")

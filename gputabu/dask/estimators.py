@@ -1,4 +1,4 @@
-"""The estimators for dask arrays and data frames: the search runs on the client, its passes on the workers."""
+"""Estimators for dask arrays and data frames: the search runs on the client, its passes over points on the workers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from gputabu.data.points import Points, Shape
 from gputabu.estimators.base import Clusterer
 from gputabu.estimators.sklearn_callbacks import fit_tasks, with_callbacks
 
-#: What workers share: the rows of X, or the restarts, each on all of X.
+#: What is divided among the workers: the rows of X, or the restarts, each on all of X.
 SPREADS = ("auto", "restarts", "rows")
 #: Bytes of X up to which "auto" copies it to every worker.
 COPIED = 256 << 20
-#: Rows that stand for a number that is not known yet: the most there can be.
+#: Number of rows to assume while it is unknown: the largest possible.
 MANY = 2**35
 
 
 class _Distributed(Clusterer):
-    """What makes one of the estimators fit, and predict for, points that workers hold."""
+    """Makes an estimator fit, and predict for, points on workers."""
 
-    _plain: type[Clusterer]  # the estimator for points in memory
+    _in_memory: type[Clusterer]  # the estimator for points in memory
     client: Any
     spread: str
     labels_: Any
@@ -49,7 +49,7 @@ class _Distributed(Clusterer):
 
     @classmethod
     def _get_param_names(cls) -> list[str]:
-        return sorted([*cls._plain._get_param_names(), "client", "spread"])
+        return sorted([*cls._in_memory._get_param_names(), "client", "spread"])
 
     def __sklearn_clone__(self) -> Self:
         return type(self)(**self.get_params(deep=False))  # a client cannot be copied
@@ -62,15 +62,15 @@ class _Distributed(Clusterer):
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:
         """Find the clusters of `X`.
 
-        Parameters are looked at first, then every partition, on its worker, and only then does the search begin. If a
-        worker is lost on the way, the search begins again on those that are left, with the same result; with a
-        `checkpoint`, which is written by the client, it goes on from there.
+        Parameters are checked first, then every partition, on its worker, and then the search begins. If a worker is
+        lost, the search restarts on those that are left, with the same result. With a `checkpoint`, which the client
+        writes, it continues from there.
 
         Parameters
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
-            Its partitions, NumPy's or CuPy's, are computed, and kept on the workers until the end of the fit. They may
-            be of any size, and empty.
+            Its partitions, NumPy's or CuPy's, are computed and kept on the workers until the end of the fit. They may
+            have any size; empty ones are allowed.
         y : ignored
         sample_weight : dask array or series, array or scalar, optional
             Weights >= 0 of the samples. A sample of weight zero is labelled, and otherwise absent.
@@ -79,7 +79,7 @@ class _Distributed(Clusterer):
         -------
         self
         """
-        array = self._opened(X, reset=True)
+        array = self._as_dask_array(X, reset=True)
         verbose, restarts, seed = self._verbosity(), self._restarts(), self._seed()
         self._check(array, seed)
         steps = self.max_iter * restarts  # if they ran one after the other
@@ -87,16 +87,16 @@ class _Distributed(Clusterer):
         callback = self.callback if tasks is None else tasks.joined(self.callback)
         data = Partitions(client_of(self.client), array, sample_weight)
         with shown(verbose):
-            found = data.run(lambda points: self._spread(data, points, restarts, seed, callback))
-        self._store(found)
-        self.labels_ = self._predicted(with_sizes(array, data.X.chunks[0]))
+            clustering = data.run(lambda points: self._search_on_workers(data, points, restarts, seed, callback))
+        self._store(clustering)
+        self.labels_ = self._lazy_labels(with_sizes(array, data.X.chunks[0]))
         if tasks is not None:
             tasks.end()
         return self
 
     def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = True) -> da.Array:
         """`fit(X)`, then the `labels_`. For the parameters, see there and `predict`."""
-        return self._delivered(self.fit(X, sample_weight=sample_weight).labels_, delayed)
+        return self._persisted_unless(self.fit(X, sample_weight=sample_weight).labels_, delayed)
 
     def fit_transform(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = True) -> da.Array:
         """`fit(X)`, then `transform(X)`. For the parameters, see there."""
@@ -109,14 +109,14 @@ class _Distributed(Clusterer):
         ----------
         X : dask array or data frame of shape (n_samples, n_features)
         delayed : bool, default=True
-            Whether to compute the labels when somebody asks for them, or now, on the workers, where they stay.
+            True computes the labels on demand. False computes them now, on the workers, where they stay.
 
         Returns
         -------
         labels : dask array of shape (n_samples,), int32
             In the chunks of `X`.
         """
-        return self._delivered(self._predicted(self._opened(X, reset=False)), delayed)
+        return self._persisted_unless(self._lazy_labels(self._as_dask_array(X, reset=False)), delayed)
 
     def transform(self, X: Any, *, delayed: bool = True) -> da.Array:
         """Euclidean distance of every sample to every centre.
@@ -132,10 +132,10 @@ class _Distributed(Clusterer):
         distances : dask array of shape (n_samples, n_clusters)
             In the chunks of `X`.
         """
-        array = self._opened(X, reset=False)
+        array = self._as_dask_array(X, reset=False)
         centers, chunks = self._centers(), (array.chunks[0], (len(self.cluster_centers_),))
-        found = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
-        return self._delivered(found, delayed)
+        distances = da.map_blocks(_distances, array, centers, self.backend, chunks=chunks, meta=array._meta)
+        return self._persisted_unless(distances, delayed)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None, *, delayed: bool = False) -> Any:
         """Minus J of `X` at the centres found; higher is better. The same bits as in memory.
@@ -146,37 +146,39 @@ class _Distributed(Clusterer):
         y : ignored
         sample_weight : dask array or series, array or scalar, optional
         delayed : bool, default=False
-            Whether to compute it when somebody asks for it, or now. What is wrong with a partition is said by then.
+            True computes it on demand, and raises errors of partitions only then. False computes it now.
 
         Returns
         -------
         score : float, or dask array of shape ()
         """
         if delayed:
-            return self._delayed_score(self._opened(X, reset=False), sample_weight)
-        data = Partitions(client_of(self.client), self._opened(X, reset=False), sample_weight)
+            return self._delayed_score(self._as_dask_array(X, reset=False), sample_weight)
+        data = Partitions(client_of(self.client), self._as_dask_array(X, reset=False), sample_weight)
 
-        def measured(points: RemotePoints) -> float:
+        def score(points: RemotePoints) -> float:
             with open_backend(points, self.backend) as backend:
                 centers = self._centers()[None]
                 return -float(backend.objective(centers, backend.label(centers))[0])
 
-        return data.run(measured)
+        return data.run(score)
 
     def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
-        """As `score`: limbs of J, of every partition on the grid of all, are added in integers."""
+        """As `score`. The limbs of J of all partitions, on one common grid, are added in integers."""
         blocks = array.to_delayed().ravel()
         weights = [None] * len(blocks) if sample_weight is None else paired(sample_weight, array).to_delayed()
-        parts = [dask.delayed(_part)(block, weights[i], i) for i, block in enumerate(blocks)]
-        box = dask.delayed(_joined)([dask.delayed(_box)(part, self.backend) for part in parts], self._centers())
-        costs = [dask.delayed(_costs)(part, self._centers(), box, self.backend) for part in parts]
-        return da.from_delayed(dask.delayed(_summed)(costs, box), (), np.float64)
+        partitions = [dask.delayed(_partition_points)(block, weights[i], i) for i, block in enumerate(blocks)]
+        bounds = dask.delayed(_all_bounds)(
+            [dask.delayed(_bounds)(points, self.backend) for points in partitions], self._centers()
+        )
+        costs = [dask.delayed(_cost_limbs)(points, self._centers(), bounds, self.backend) for points in partitions]
+        return da.from_delayed(dask.delayed(_total_score)(costs, bounds), (), np.float64)
 
     def get_combined_model(self) -> Any:
         """The fitted model for points in memory, with no ties to the cluster.
 
-        It has no `labels_`: those are as many as the points, and stay with the workers. `labels_.compute()` of this
-        model brings them here.
+        It has no `labels_`: they are as many as the points and stay on the workers. `labels_.compute()` of this
+        estimator fetches them.
 
         Returns
         -------
@@ -190,24 +192,24 @@ class _Distributed(Clusterer):
         return model
 
     def save(self, path: Any) -> None:
-        """Write the combined model to a file, from which `gputabu.load` reads it: see `gputabu.KMeans.save`."""
+        """Write the combined model to a file that `gputabu.load` reads: see `gputabu.KMeans.save`."""
         self.get_combined_model().save(path)
 
     def _unfitted(self) -> Any:
-        given = self.get_params(deep=False)
-        return self._plain(**{name: given[name] for name in self._plain._get_param_names()})
+        parameters = self.get_params(deep=False)
+        return self._in_memory(**{name: parameters[name] for name in self._in_memory._get_param_names()})
 
-    def _opened(self, X: Any, reset: bool) -> da.Array:
-        """`X` as a dask array, after a look at what is known without computing it."""
+    def _as_dask_array(self, X: Any, reset: bool) -> da.Array:
+        """`X` as a dask array. Checks what is known without computing it."""
         if not reset:
             check_is_fitted(self)
         array = as_array(X)
-        described = X._meta if hasattr(X, "columns") else np.broadcast_to(0.0, (1, array.shape[1]))
-        validate_data(self, described, reset=reset, skip_check_array=True)  # names and number of features
+        sample = X._meta if hasattr(X, "columns") else np.broadcast_to(0.0, (1, array.shape[1]))
+        validate_data(self, sample, reset=reset, skip_check_array=True)  # names and number of features
         return array
 
     def _check(self, array: da.Array, seed: int) -> None:
-        """Look at all parameters, before anything is computed."""
+        """Check all parameters, before anything is computed."""
         check_choice("spread", self.spread, SPREADS)
         check_backend(self.backend)
         if self.device is not None:
@@ -220,13 +222,13 @@ class _Distributed(Clusterer):
             raise ValueError(f"{what} cannot go with spread='restarts', where nobody sees all of them.")
 
     def _watched(self, callback: Callback | None) -> bool:
-        """Whether somebody wants to see all restarts."""
+        """Whether a callback, a progress bar or a checkpoint must see all restarts."""
         return callback is not None or self.progress or self.checkpoint is not None
 
-    def _spread(
+    def _search_on_workers(
         self, data: Partitions, points: RemotePoints, restarts: int, seed: int, callback: Callback | None
     ) -> Clustering:
-        """Search on the workers: with the rows where they are, or with some of the restarts on each."""
+        """Search on the workers, which share either the rows or the restarts."""
         client = data.client
         workers = sorted(client.nthreads())
         small = points.n * points.d * points.dtype.itemsize <= COPIED
@@ -236,29 +238,29 @@ class _Distributed(Clusterer):
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
         weights = None if points.weights is None else data.weights
         tasks = [
-            client.submit(_searched, self._unfitted(), data.blocks, weights, share.tolist(), seed,
+            client.submit(_run_on_worker, self._unfitted(), data.blocks, weights, share.tolist(), seed,
                           workers=[worker], allow_other_workers=True, pure=False)
             for share, worker in zip(shares, workers, strict=False)
         ]  # fmt: skip
         ready(client, tasks)
         return merge([awaited(client, task) for task in tasks])
 
-    def _predicted(self, array: da.Array) -> da.Array:
+    def _lazy_labels(self, array: da.Array) -> da.Array:
         meta = array._meta.reshape(-1)[:0].astype(np.int32)
         return da.map_blocks(_labels, array, self._centers(), self.backend, drop_axis=1, meta=meta)
 
-    def _delivered(self, found: da.Array, delayed: bool) -> da.Array:
-        return found if delayed else client_of(self.client).persist(found)
+    def _persisted_unless(self, array: da.Array, delayed: bool) -> da.Array:
+        return array if delayed else client_of(self.client).persist(array)
 
 
-def _searched(
+def _run_on_worker(
     model: Any, blocks: Sequence[Any], weights: Sequence[Any] | None, restarts: list[int], seed: int
 ) -> Clustering:
-    """Some of the restarts, on a worker; of the labels it returns which clusters there are."""
+    """Run some of the restarts on a worker. In place of the labels it returns the clusters that occur."""
     chunks = [chunk_of(block, i) for i, block in enumerate(blocks)]
     points = points_of(chunks, None if weights is None else weights_of(weights, chunks))
-    found = model._run(points, model._checked(points.shape, seed), restarts, None)
-    return replace(found, labels=np.unique(to_numpy(found.labels)), centers=to_numpy(found.centers))
+    clustering = model._run(points, model._checked(points.shape, seed), restarts, None)
+    return replace(clustering, labels=np.unique(to_numpy(clustering.labels)), centers=to_numpy(clustering.centers))
 
 
 def _labels(block: Any, centers: np.ndarray, backend: str) -> Any:
@@ -277,65 +279,65 @@ def _distances(block: Any, centers: np.ndarray, backend: str) -> Any:
         return as_caller_array(opened.distances(centers), points)
 
 
-def _part(block: Any, weights: Any, number: int) -> Points | None:
-    """A partition that is looked at when it is computed; None for an empty one."""
+def _partition_points(block: Any, weights: Any, number: int) -> Points | None:
+    """A partition as checked points; None if it is empty."""
     chunk = chunk_of(block, number)
-    known = None if weights is None else weights_of([weights], [chunk])
-    return points_of([chunk], known) if len(chunk) else None
+    checked = None if weights is None else weights_of([weights], [chunk])
+    return points_of([chunk], checked) if len(chunk) else None
 
 
-def _box(points: Points | None, backend: str) -> Bounds | None:
+def _bounds(points: Points | None, backend: str) -> Bounds | None:
     if points is None:
         return None
     with open_backend(points, backend) as opened:
         return opened.bounds_partial()
 
 
-def _joined(boxes: Sequence[Bounds | None], centers: np.ndarray) -> Bounds:
-    """The box of all points and the centres."""
-    some = Bounds.merge([box for box in boxes if box is not None])
-    check_heaviest(some.weight)
-    return some.joined(centers)
+def _all_bounds(parts: Sequence[Bounds | None], centers: np.ndarray) -> Bounds:
+    """The bounds of all points and the centres."""
+    bounds = Bounds.merge([part for part in parts if part is not None])
+    check_heaviest(bounds.weight)
+    return bounds.joined(centers)
 
 
-def _costs(points: Points | None, centers: np.ndarray, box: Bounds, backend: str) -> np.ndarray:
+def _cost_limbs(points: Points | None, centers: np.ndarray, bounds: Bounds, backend: str) -> np.ndarray:
     if points is None:
         return np.zeros((3, 1), np.int64)
-    grid = Grid.around(box, box.low)
+    grid = Grid.around(bounds, bounds.low)
     with open_backend(points, backend) as opened:
-        opened.adopt_grid(box, grid)
+        opened.adopt_grid(bounds, grid)
         return opened.objective_partial(centers[None], opened.label(centers[None]), grid.cost)
 
 
-def _summed(costs: Sequence[np.ndarray], box: Bounds) -> float:
-    return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(box, box.low).cost)[0])
+def _total_score(costs: Sequence[np.ndarray], bounds: Bounds) -> float:
+    return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(bounds, bounds.low).cost)[0])
 
 
 class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
-    """`gputabu.TabuKMeans` for dask arrays and data frames, with the bits of that one.
+    """`gputabu.TabuKMeans` for dask arrays and data frames, with the same bits.
 
-    The search runs where this is called. Workers hold the points, their labels and distances; messages are of the size
-    of the centres, and no worker waits for another.
+    The search runs in the calling process. Workers hold the points, labels and distances. Messages are as large as the
+    centres, and no worker waits for another.
 
     Parameters
     ----------
     n_clusters : int, default=8
     client : distributed.Client, optional
-        By default the one that was made last.
+        By default the last one created.
     spread : {"auto", "rows", "restarts"}, default="auto"
         What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
-        "restarts": all of `X` is copied to every worker, which runs some of the restarts on its own. "auto" is
-        "restarts" where `X` has at most 256 MiB, there are at least as many restarts as workers, and nobody watches by
-        `progress`, `callback` or `checkpoint`. The result is the same.
+        "restarts": all of `X` is copied to every worker, which runs some of the restarts alone. "auto" is "restarts"
+        if `X` has at most 256 MiB, there are at least as many restarts as workers, and neither `progress`, `callback`
+        nor `checkpoint` is used. The result is the same.
     **parameters
-        As for `gputabu.TabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+        See `gputabu.TabuKMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
     labels_ : dask array of shape (n_samples,), int32
         In the chunks of `X`; computed when asked for.
 
-    The others are those of `gputabu.TabuKMeans`, as NumPy arrays.
+    The other attributes are those of `gputabu.TabuKMeans`, as NumPy arrays.
 
     Examples
     --------
@@ -354,28 +356,28 @@ class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
     (1,)
     """
 
-    _plain = gputabu.estimators.models.TabuKMeans
+    _in_memory = gputabu.estimators.models.TabuKMeans
 
 
 class QuantizedTabuKMeans(_Distributed, gputabu.estimators.models.QuantizedTabuKMeans):
-    """`gputabu.QuantizedTabuKMeans` for dask arrays and data frames, with the bits of that one.
+    """`gputabu.QuantizedTabuKMeans` for dask arrays and data frames, with the same bits.
 
     Parameters
     ----------
     n_clusters : int, default=8
     client : distributed.Client, optional
-        By default the one that was made last.
+        By default the last one created.
     spread : {"auto", "rows", "restarts"}, default="auto"
         What the workers share; see `gputabu.dask.TabuKMeans`.
     **parameters
-        As for `gputabu.QuantizedTabuKMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+        See `gputabu.QuantizedTabuKMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
     labels_ : dask array of shape (n_samples,), int32
         In the chunks of `X`; computed when asked for.
 
-    The others are those of `gputabu.QuantizedTabuKMeans`, as NumPy arrays.
+    The other attributes are those of `gputabu.QuantizedTabuKMeans`, as NumPy arrays.
 
     Examples
     --------
@@ -389,28 +391,28 @@ class QuantizedTabuKMeans(_Distributed, gputabu.estimators.models.QuantizedTabuK
     [0.5, 10.5]
     """
 
-    _plain = gputabu.estimators.models.QuantizedTabuKMeans
+    _in_memory = gputabu.estimators.models.QuantizedTabuKMeans
 
 
 class KMeans(_Distributed, gputabu.estimators.models.KMeans):
-    """`gputabu.KMeans` for dask arrays and data frames, with the bits of that one.
+    """`gputabu.KMeans` for dask arrays and data frames, with the same bits.
 
     Parameters
     ----------
     n_clusters : int, default=8
     client : distributed.Client, optional
-        By default the one that was made last.
+        By default the last one created.
     spread : {"auto", "rows", "restarts"}, default="auto"
         What the workers share; see `gputabu.dask.TabuKMeans`.
     **parameters
-        As for `gputabu.KMeans`; `backend` is that of the workers, and `device` is theirs to choose.
+        See `gputabu.KMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
     labels_ : dask array of shape (n_samples,), int32
         In the chunks of `X`; computed when asked for.
 
-    The others are those of `gputabu.KMeans`, as NumPy arrays.
+    The other attributes are those of `gputabu.KMeans`, as NumPy arrays.
 
     Examples
     --------
@@ -424,4 +426,4 @@ class KMeans(_Distributed, gputabu.estimators.models.KMeans):
     [0.5, 10.5]
     """
 
-    _plain = gputabu.estimators.models.KMeans
+    _in_memory = gputabu.estimators.models.KMeans

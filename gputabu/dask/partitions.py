@@ -1,4 +1,4 @@
-"""A dask array or data frame as partitions of points: where they are, whether they are good, and work on all."""
+"""Partitions of a dask array or data frame: find them on the workers, check them, and run work on all of them."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from gputabu.core.validation import check_heaviest, check_shape
 from gputabu.dask.client import RemotePoints, RemoteShard, WorkerLost, awaited, ready
 from gputabu.dask.worker import Summary, WorkerShard
 
-#: How often work is begun again, each time after a worker was lost.
+#: How often work is restarted after a worker was lost.
 RETRIES = 3
 
 Result = TypeVar("Result")
 
 
 class Partitions:
-    """X (N, d) and weights (N,), computed and kept by the cluster as long as this lives."""
+    """X (N, d) and weights (N,), computed by the cluster and kept in its memory as long as this object lives."""
 
     def __init__(self, client: Client, X: da.Array, weights: Any = None) -> None:
         self.client = client
-        self.X, self.blocks = self._kept(X)
+        self.X, self.blocks = self._persisted(X)
         check_shape(self.X.shape)
         self.weights: list[Future] | None = None
         if weights is not None:
-            self.weights = self._kept(aligned(weights, self.X, lambda w: self._kept(w)[0]))[1]
+            self.weights = self._persisted(aligned(weights, self.X, lambda w: self._persisted(w)[0]))[1]
 
     def run(self, work: Callable[[RemotePoints], Result]) -> Result:
-        """work(points), from the beginning on the workers that are left when one is lost: the result is the same."""
+        """work(points). If a worker is lost, the work restarts on those that are left; the result is the same."""
         for attempt in range(RETRIES + 1):
             try:
                 return work(self.points())
@@ -47,62 +47,67 @@ class Partitions:
         raise WorkerLost(f"Workers were lost, {attempt + 1} times in a row; the last time: {reason}.")
 
     def points(self) -> RemotePoints:
-        """The points, each where it is, after they were looked at there."""
-        held = [
+        """The points, on their workers, after they were checked there."""
+        actors = [
             (worker, self.client.submit(
                 WorkerShard, first, self.blocks[first:last], self.weights and self.weights[first:last],
                 workers=[worker], actor=True, pure=False,
             ))
             for worker, first, last in self._runs()
         ]  # fmt: skip
-        parts = [RemoteShard(self.client, *one) for one in held]
-        summaries = [summary for part in parts for summary in part.summaries]
+        shards = [RemoteShard(self.client, worker, actor) for worker, actor in actors]
+        summaries = [summary for shard in shards for summary in shard.summaries]
         check_alike(summaries)
         heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)
         check_heaviest(heaviest)
-        parts = [part for part in parts if len(part)]
-        log.info("%d partitions in %d parts on %d workers", len(summaries), len(parts), len({p.worker for p in parts}))
-        return RemotePoints.over(parts, heaviest, weighted=not lightest == heaviest == 1)
+        shards = [shard for shard in shards if len(shard)]
+        log.info(
+            "%d partitions in %d parts on %d workers",
+            len(summaries),
+            len(shards),
+            len({shard.worker for shard in shards}),
+        )
+        return RemotePoints.over(shards, heaviest, weighted=not lightest == heaviest == 1)
 
-    def _kept(self, array: da.Array) -> tuple[da.Array, list[Future]]:
-        """The array computed, with known sizes of chunks, and its blocks."""
+    def _persisted(self, array: da.Array) -> tuple[da.Array, list[Future]]:
+        """The computed array, with known chunk sizes, and its blocks."""
         array = self.client.persist(array)
-        known = {future.key: future for future in futures_of(array)}
-        blocks = [known[key] for key in flatten(array.__dask_keys__())]
+        futures = {future.key: future for future in futures_of(array)}
+        blocks = [futures[key] for key in flatten(array.__dask_keys__())]
         ready(self.client, blocks)
         if np.isnan(array.shape[0]):
-            tasks = [self.client.submit(len, block) for block in blocks]
-            ready(self.client, tasks)
-            array = with_sizes(array, [awaited(self.client, task) for task in tasks])
+            lengths = [self.client.submit(len, block) for block in blocks]
+            ready(self.client, lengths)
+            array = with_sizes(array, [awaited(self.client, length) for length in lengths])
         return array, blocks
 
     def _runs(self) -> list[tuple[str, int, int]]:
         """Consecutive partitions on the same worker: (worker, first, last)."""
         ready(self.client, self.blocks)
-        where = self.client.who_has(self.blocks)
+        holders_of = self.client.who_has(self.blocks)
         owners: list[str] = []
         for block in self.blocks:
-            here = where.get(block.key)
-            if not here:
+            holders = holders_of.get(block.key)
+            if not holders:
                 raise WorkerLost(f"partition {len(owners)} of X is gone")
-            owners.append(owners[-1] if owners and owners[-1] in here else min(here))
+            owners.append(owners[-1] if owners and owners[-1] in holders else min(holders))
         runs, first = [], 0
-        for worker, some in groupby(owners):
-            last = first + len(list(some))
+        for worker, repeated in groupby(owners):
+            last = first + len(list(repeated))
             runs.append((worker, first, last))
             first = last
         return runs
 
 
 def check_alike(summaries: Sequence[Summary]) -> None:
-    """Raise where partitions differ in what must be the same for all."""
-    some = [(i, summary) for i, summary in enumerate(summaries) if summary.n]
-    first, model = some[0]
-    for i, summary in some:
-        if summary.d != model.d:
-            raise ValueError(f"Partition {i} of X has {summary.d} features, and partition {first} has {model.d}.")
-        if (summary.dtype, summary.on_gpu) != (model.dtype, model.on_gpu):
-            raise ValueError(f"Partition {i} of X is {_kind(summary)}, and partition {first} is {_kind(model)}.")
+    """Raise if partitions differ in number of features, dtype or device."""
+    filled = [(i, summary) for i, summary in enumerate(summaries) if summary.n]
+    first, reference = filled[0]
+    for i, summary in filled:
+        if summary.d != reference.d:
+            raise ValueError(f"Partition {i} of X has {summary.d} features, and partition {first} has {reference.d}.")
+        if (summary.dtype, summary.on_gpu) != (reference.dtype, reference.on_gpu):
+            raise ValueError(f"Partition {i} of X is {_kind(summary)}, and partition {first} is {_kind(reference)}.")
 
 
 def _kind(summary: Summary) -> str:
@@ -110,7 +115,7 @@ def _kind(summary: Summary) -> str:
 
 
 def with_sizes(array: da.Array, sizes: Sequence[int]) -> da.Array:
-    """The same array, whose chunks have these lengths."""
+    """The same array with known chunk sizes."""
     return da.Array(array.dask, array.name, (tuple(sizes), *array.chunks[1:]), meta=array._meta)
 
 
@@ -131,7 +136,7 @@ def aligned(weights: Any, X: da.Array, sized: Callable[[da.Array], da.Array]) ->
 
 
 def paired(weights: Any, X: da.Array) -> da.Array:
-    """As `aligned`, without computing anything: where nobody knows how long X is, partitions must belong together."""
+    """As `aligned`, without computing anything: if the length of X is unknown, the partitions must match one to one."""
     if not np.isnan(X.shape[0]):
         return aligned(weights, X, lambda w: w)
     lazy = weights.to_dask_array() if hasattr(weights, "to_dask_array") else weights
@@ -141,7 +146,7 @@ def paired(weights: Any, X: da.Array) -> da.Array:
 
 
 def as_array(X: Any) -> da.Array:
-    """A dask array or data frame as an array that is not cut along its features."""
+    """A dask array or data frame as an array with all features in one chunk."""
     if hasattr(X, "to_dask_array"):
         X = X.to_dask_array()
     if not isinstance(X, da.Array):
@@ -152,7 +157,7 @@ def as_array(X: Any) -> da.Array:
 
 
 def client_of(client: Client | None) -> Client:
-    """The client, or the one that was made last."""
+    """The client, or the last one created."""
     if client is None:
         try:
             client = default_client()

@@ -1,7 +1,6 @@
-"""On a worker: consecutive partitions of X, their backend, and what is kept of every point between operations.
+"""On a worker: consecutive partitions of X, their backend, and the values per point that operations need again.
 
-Labels and distances never leave the worker. The client has handles for them (`Handle`), and names one in a
-later message.
+Labels and distances never leave the worker. The client gets a `Handle` for them, which it sends in later messages.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from gputabu.core.validation import check_matrix, check_range, plain_weights
 from gputabu.data.points import Points
 
 #: Operations whose result stays on the worker.
-KEEPING = ("blank_labels", "label", "infinite_sq_dist", "take_labels")
+STORED = ("blank_labels", "label", "infinite_sq_dist", "take_labels")
 
 
 class WorkerLost(RuntimeError):
@@ -33,7 +32,7 @@ class WorkerLost(RuntimeError):
 
 
 class Handle:
-    """The number of something that a worker keeps."""
+    """The number of a value that is stored on a worker."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -44,25 +43,25 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the client must know of a partition."""
+    """What the client must know about a partition."""
 
     n: int
     d: int
     dtype: np.dtype
     on_gpu: bool
-    lightest: float  # weight
-    heaviest: float
+    lightest: float  # least weight
+    heaviest: float  # largest weight
 
 
 class WorkerShard:
-    """Some consecutive partitions, the first of which has the number `first`."""
+    """Consecutive partitions on a worker; the first one has the number `first`."""
 
     def __init__(self, first: int, blocks: Sequence[Any], weights: Sequence[Any] | None) -> None:
         self.chunks = [chunk_of(block, first + i) for i, block in enumerate(blocks)]
         self.weights = None if weights is None else weights_of(weights, blocks)
-        self.kept: dict[int, Any] = {}
+        self.values: dict[int, Any] = {}  # by number of their handle
         self.numbers = count()
-        self.last, self.answer = 0, b""
+        self.last_serial, self.answer = 0, b""
         self.threads = thread_count()
         self.backend: BackendBase
 
@@ -70,54 +69,54 @@ class WorkerShard:
         raise pickle.PicklingError("The state of a search stays on its worker.")
 
     def summaries(self) -> list[Summary]:
-        found = []
+        summaries = []
         for i, chunk in enumerate(self.chunks):
             w = np.ones(1) if self.weights is None else self.weights[i]
             n, d = chunk.shape
             least, most = (float(w.min()), float(w.max())) if len(w) else (math.inf, 0.0)
-            found.append(Summary(n, d, chunk.dtype, on_gpu(chunk), least, most))
-        return found
+            summaries.append(Summary(n, d, chunk.dtype, on_gpu(chunk), least, most))
+        return summaries
 
     def perform(self, serial: int, message: bytes) -> bytes:
-        """Do what a message asks for. One that comes again, because its answer was lost, is not done again."""
-        if serial == self.last + 1:
+        """Run the operation that a message asks for. If the same message comes again, return the same answer."""
+        if serial == self.last_serial + 1:
             method, args, dropped = pickle.loads(message)
             for number in dropped:
-                del self.kept[number]
+                del self.values[number]
             target = self if hasattr(WorkerShard, method) else self.backend
-            found = getattr(target, method)(*map(self._given, args))
-            self.last, self.answer = serial, pickle.dumps(self._returned(method, args, found))
-        elif serial != self.last:  # these partitions were read again on a new worker
+            result = getattr(target, method)(*map(self._resolve, args))
+            self.last_serial, self.answer = serial, pickle.dumps(self._with_handles(method, args, result))
+        elif serial != self.last_serial:  # the partitions were computed again on a new worker, without the state
             raise WorkerLost("the state of the search is not here")
         return self.answer
 
-    def _given(self, value: Any) -> Any:
+    def _resolve(self, value: Any) -> Any:
         if isinstance(value, Handle):
-            return self.kept[value.number]
+            return self.values[value.number]
         if isinstance(value, NearestTwo):
-            first, second, near, far = map(self._given, (value.first, value.second, value.near, value.far))
+            first, second, near, far = map(self._resolve, (value.first, value.second, value.near, value.far))
             return NearestTwo(first, second, near, far, value.at)
         return value
 
-    def _returned(self, method: str, args: Sequence[Any], found: Any) -> Any:
-        if method in KEEPING:
-            return self._keep(found)
+    def _with_handles(self, method: str, args: Sequence[Any], result: Any) -> Any:
+        if method in STORED:
+            return self._store(result)
         if method != "nearest_two":
-            return found
-        if args[1] is not None:  # brought up to date where they are
-            return NearestTwo(None, None, None, None, found.at)
-        first, second, near, far = map(self._keep, (found.first, found.second, found.near, found.far))
-        return NearestTwo(first, second, near, far, found.at)
+            return result
+        if args[1] is not None:  # updated in place
+            return NearestTwo(None, None, None, None, result.at)
+        first, second, near, far = map(self._store, (result.first, result.second, result.near, result.far))
+        return NearestTwo(first, second, near, far, result.at)
 
-    def _keep(self, value: Any) -> Handle:
+    def _store(self, value: Any) -> Handle:
         number = next(self.numbers)
-        self.kept[number] = value
+        self.values[number] = value
         return Handle(number)
 
-    # -- operations beside those of `BackendBase` ----------------------------------------------------------
+    # -- operations besides those of `BackendBase` ---------------------------------------------------------
 
     def start(self, backend: str, weighted: bool) -> str:
-        """Give the points to a backend, whose name is returned."""
+        """Open a backend for the points and return its name."""
         self.backend = open_backend(points_of(self.chunks, self.weights if weighted else None), backend)
         if isinstance(self.backend, TiledBackend):
             self.backend.workers.threads = self.threads
@@ -126,7 +125,7 @@ class WorkerShard:
         return self.backend.name
 
     def clusters(self, labels: Labels, restart: int) -> np.ndarray:
-        """Which clusters have points here."""
+        """The clusters that have points in this shard."""
         return np.unique(self.backend.fetch_labels(labels, restart))
 
     def weights_at(self, rows: np.ndarray) -> np.ndarray:
@@ -136,14 +135,14 @@ class WorkerShard:
         return np.concatenate(self.backend.points.weights or ())
 
     def exact_weight(self) -> list[float]:
-        """Numbers whose sum is that of the weights, without rounding: what is left is added up until nothing is."""
+        """Numbers whose sum is exactly that of the weights: the rounding error of each is the next one."""
         weights, parts = self.all_weights().tolist(), list[float]()
         while rest := math.fsum(chain(weights, (-part for part in parts))):
             parts.append(rest)
         return parts
 
     def weight_steps(self, spare: int) -> int:
-        """Σ w on a grid of 2^-spare; the running totals are kept for `weight_search`."""
+        """Σ w on a grid of 2^-spare. The running totals are stored for `weight_search`."""
         self.prefix = np.cumsum(np.rint(np.ldexp(self.all_weights(), spare)).astype(np.int64))
         return int(self.prefix[-1])
 
@@ -152,7 +151,7 @@ class WorkerShard:
 
 
 def chunk_of(block: Any, number: int) -> Any:
-    """A partition as a chunk of `Points`, checked; it may be empty."""
+    """A partition as a checked chunk of `Points`; it may be empty."""
     name = f"Partition {number} of X"
     if len(block) == 0:
         return np.empty((0, block.shape[1] if block.ndim == 2 else 0))
@@ -160,25 +159,25 @@ def chunk_of(block: Any, number: int) -> Any:
         return check_matrix(block, name)
     points = as_points(block)
     with open_backend(points, "cuda") as backend:
-        box = backend.bounds_partial()
-    check_range(float(box.low.min()), float(box.high.max()), name)
+        bounds = backend.bounds_partial()
+    check_range(float(bounds.low.min()), float(bounds.high.max()), name)
     return points.chunks[0]
 
 
 def weights_of(weights: Sequence[Any], blocks: Sequence[Any]) -> list[np.ndarray]:
-    """The weights of each partition, checked but for what needs all of them."""
-    host = [to_numpy(some) if on_gpu(some) else some for some in weights]
-    return [plain_weights(some, len(block)) for some, block in zip(host, blocks, strict=True)]
+    """The weights of each partition. Checks that need all partitions are left to the client."""
+    host = [to_numpy(array) if on_gpu(array) else array for array in weights]
+    return [plain_weights(array, len(block)) for array, block in zip(host, blocks, strict=True)]
 
 
 def points_of(chunks: Sequence[Any], weights: Sequence[np.ndarray] | None) -> Points:
-    """The points of the chunks that have any."""
-    some = [i for i, chunk in enumerate(chunks) if len(chunk)]
-    return Points(tuple(chunks[i] for i in some), None if weights is None else tuple(weights[i] for i in some))
+    """The points of the chunks that are not empty."""
+    filled = [i for i, chunk in enumerate(chunks) if len(chunk)]
+    return Points(tuple(chunks[i] for i in filled), None if weights is None else tuple(weights[i] for i in filled))
 
 
 def thread_count() -> int:
-    """The threads of this worker: Dask sets OMP_NUM_THREADS to 1 in its workers, however many they have."""
+    """The threads of this worker. OMP_NUM_THREADS does not tell: Dask sets it to 1 in every worker."""
     try:
         return get_worker().state.nthreads
     except ValueError:  # not on a worker

@@ -1,1 +1,1 @@
-"""Points and where they come from: arrays, data frames, files, chunks that are read in turn."""
+"""Points and their sources: arrays, data frames, files, chunks read one after the other."""

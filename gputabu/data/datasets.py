@@ -1,13 +1,13 @@
-"""Data sets of the clustering literature, found on this machine or downloaded, and known by their values.
+"""Data sets of the clustering literature, found on this machine or downloaded, and verified by their values.
 
-No data set is part of the package. One is looked for in `data_home`, in the folder named by the environment
-variable GPUTABU_DATA, and in the user's cache; Iris comes with scikit-learn; anything else is then downloaded from
-its origin with pooch (the extra `gputabu[data]`). In a folder it may lie as the origin has it (`bavaria1.txt`,
-`Cloud.zip`, `a3.data.gz`) or as plain numbers (`bavaria1.csv`, `cloud.csv`, `a3.csv`).
+No data set is part of the package. It is looked for in `data_home`, in the folder named by the environment variable
+GPUTABU_DATA, and in the user's cache. Iris comes with scikit-learn. Anything else is downloaded from its origin with
+pooch (the extra `gputabu[data]`). The file may be the original (`bavaria1.txt`, `Cloud.zip`, `a3.data.gz`) or plain
+numbers (`bavaria1.csv`, `cloud.csv`, `a3.csv`).
 
-Origins differ in wrapping: archives, a first line with N and d, a last column with classes. So what is pinned is
-not the file but what it says: SHA-256 of the shape and of the (N, d) float64 values, little-endian, row by row. A file
-from anywhere, however wrapped, is either these numbers to the last bit or refused.
+Origins differ in format: archives, a first line with N and d, a last column with classes. So the checksum is not of the
+file but of its content: SHA-256 of the shape and of the (N, d) float64 values, little-endian, row by row. A file in any
+format either has exactly these values or is refused.
 """
 
 from __future__ import annotations
@@ -27,34 +27,34 @@ import numpy as np
 
 from gputabu.core.validation import check_choice
 
-#: What is done to the points: nothing, or z-scores of every feature with N − 1, as MATLAB's `zscore`.
+#: Preprocessing of the points: none, or z-scores of every feature with N − 1, as MATLAB's `zscore`.
 PREPROCESSINGS = ("raw", "zscore")
 
 
 class DataUnavailable(RuntimeError):
-    """A data set is neither here nor to be had, or what lies in its place is something else."""
+    """A data set is neither here nor can be downloaded, or the file in its place has other values."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
-    """A data set as loaded.
+    """A loaded data set.
 
     Attributes
     ----------
     name : str
     points : (N, d) float64
     labels : (N,) int64 or None
-        Known classes of the points; None where none are known.
+        Known classes of the points; None if there are none.
     ks : tuple of int
-        Numbers of clusters that the literature uses.
+        Numbers of clusters used in the literature.
     best_known : dict of int to float
-        The lowest J known for a number of clusters, of the points as preprocessed here; empty where none is known.
+        The lowest J known for a number of clusters, with this preprocessing; empty if none is known.
     origin : str
         Where the values come from.
     terms : str
-        Licence or terms, as far as they are stated at the origin.
+        Licence or terms, as stated at the origin.
     preprocessing : {"raw", "zscore"}
-        What was done to the values.
+        How the values were preprocessed.
     """
 
     name: str
@@ -69,14 +69,14 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is known of a data set before it is loaded."""
+    """What is known about a data set before it is loaded."""
 
     shape: tuple[int, int]  # (N, d)
     url: str
     terms: str
     digest: str  # of the values, see `digest`
     best_known: Mapping[int, float]
-    preprocessing: str = "raw"  # that `best_known` is of
+    preprocessing: str = "raw"  # of the points that `best_known` refers to
     classes: Mapping[int, int] = field(default_factory=dict)  # class: number of rows, in the order of the rows
 
     @property
@@ -86,7 +86,7 @@ class Source:
 
 
 def load(name: str, data_home: str | os.PathLike[str] | None = None, preprocessing: str = "raw") -> Dataset:
-    """Load a data set by name, downloading it where this machine does not have it.
+    """Load a data set by name; download it if it is not on this machine.
 
     Parameters
     ----------
@@ -116,9 +116,9 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None, preprocessi
     """
     source = SOURCES[check_choice("name", name, SOURCES)]
     check_choice("preprocessing", preprocessing, PREPROCESSINGS)
-    found = find(name, data_home)
-    if found is not None:
-        X = read(name, found)
+    path = find(name, data_home)
+    if path is not None:
+        X = read(name, path)
     elif name == "iris":
         X = _from_sklearn()
     else:
@@ -143,8 +143,8 @@ def zscore(X: np.ndarray) -> np.ndarray:
 
 def folders(data_home: str | os.PathLike[str] | None = None) -> list[Path]:
     """Where data sets are looked for, in this order."""
-    named = [data_home, os.environ.get("GPUTABU_DATA")]
-    return [*(Path(folder).expanduser() for folder in named if folder), cache_folder()]
+    candidates = [data_home, os.environ.get("GPUTABU_DATA")]
+    return [*(Path(folder).expanduser() for folder in candidates if folder), cache_folder()]
 
 
 def cache_folder() -> Path:
@@ -159,56 +159,56 @@ def find(name: str, data_home: str | os.PathLike[str] | None = None) -> Path | N
 
 
 def read(name: str, path: Path) -> np.ndarray:
-    """The (N, d) values in a file, in whatever wrapping, if they are those of the data set."""
+    """The (N, d) values in a file of any format, if they are those of the data set."""
     remedy = f"; remove it, or put {SOURCES[name].url} there"
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DataUnavailable(f"{path} cannot be read: {error}{remedy}.") from error
-    return _proven(name, content, str(path), remedy)
+    return _verified(name, content, str(path), remedy)
 
 
-def _proven(name: str, content: bytes, place: str, remedy: str = "") -> np.ndarray:
-    """The values in the content of a file, or what is wrong with it."""
+def _verified(name: str, content: bytes, place: str, remedy: str = "") -> np.ndarray:
+    """The values in the content of a file; raise if they are not those of the data set."""
     source = SOURCES[name]
     try:
-        X = _table(_unpacked(content), *source.shape)
+        X = _table(_decompressed(content), *source.shape)
     except (OSError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise DataUnavailable(f"{place} is not the data set {name!r}: {error}{remedy}.") from error
     if digest(X) != source.digest:
-        found, wanted = (f"{n} × {d}" for n, d in (X.shape, source.shape))
-        what = "other values" if found == wanted else f"{found} numbers, not {wanted}"
-        raise DataUnavailable(f"{place} is not the data set {name!r}: it holds {what}{remedy}.")
+        shape, expected = (f"{n} × {d}" for n, d in (X.shape, source.shape))
+        difference = "other values" if shape == expected else f"{shape} numbers, not {expected}"
+        raise DataUnavailable(f"{place} is not the data set {name!r}: it holds {difference}{remedy}.")
     return X
 
 
 def digest(X: np.ndarray) -> str:
-    """SHA-256 of the shape and the values: what a data set is known by."""
+    """SHA-256 of the shape and the values, which identifies a data set."""
     values = np.ascontiguousarray(X + 0.0, dtype="<f8")  # + 0.0: no minus zero
     return hashlib.sha256(b"%d %d " % X.shape + values.tobytes()).hexdigest()
 
 
 def download(name: str, folder: Path) -> Path:
-    """Fetch a data set from its origin into a folder; only a file with the right values gets there."""
+    """Download a data set from its origin into a folder; only a file with the right values is kept."""
     source = SOURCES[name]
-    looked = ", ".join(str(place) for place in dict.fromkeys([folder, *folders()]))
-    where = f"The data set {name!r} is not in {looked}"
+    searched = ", ".join(str(place) for place in dict.fromkeys([folder, *folders()]))
+    not_found = f"The data set {name!r} is not in {searched}"
     remedy = f"put {source.url} as {folder / source.file}"
     try:
         from pooch import HTTPDownloader
     except ImportError as error:
-        message = f"{where} and pooch is not installed: pip install 'gputabu[data]', or {remedy}."
+        message = f"{not_found} and pooch is not installed: pip install 'gputabu[data]', or {remedy}."
         raise DataUnavailable(message) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder) as aside:
-            path = Path(aside) / source.file
+        with tempfile.TemporaryDirectory(dir=folder) as temporary:
+            path = Path(temporary) / source.file
             HTTPDownloader()(source.url, str(path), None)
-            _proven(name, path.read_bytes(), source.url)
+            _verified(name, path.read_bytes(), source.url)
             return path.replace(folder / source.file)
-    except OSError as error:  # of the network (requests' errors are OSErrors) or of the disk
+    except OSError as error:  # from the network (requests' errors are OSErrors) or the disk
         reason = str(error) if len(str(error)) < 120 else type(error).__name__
-        message = f"{where} and could not be downloaded ({reason}): {remedy}."
+        message = f"{not_found} and could not be downloaded ({reason}): {remedy}."
         raise DataUnavailable(message) from error
 
 
@@ -216,13 +216,13 @@ def _from_sklearn() -> np.ndarray:
     from sklearn.datasets import load_iris
 
     X = load_iris().data
-    if digest(X) != SOURCES["iris"].digest:  # two Irises are in circulation
+    if digest(X) != SOURCES["iris"].digest:  # two versions of Iris are in circulation
         raise DataUnavailable("The Iris of this scikit-learn has other values; put iris.csv in GPUTABU_DATA.")
     return X
 
 
-def _unpacked(content: bytes) -> str:
-    """The text in a file, an archive of one file, or a compressed file."""
+def _decompressed(content: bytes) -> str:
+    """The text of a plain file, a compressed file, or an archive of one file."""
     if content.startswith(b"\x1f\x8b"):
         content = gzip.decompress(content)
     elif content.startswith(b"PK"):
@@ -235,7 +235,7 @@ def _unpacked(content: bytes) -> str:
 
 
 def _table(text: str, n: int, d: int) -> np.ndarray:
-    """The numbers in a text, without a title line or a column of classes: `read` proves that it was one."""
+    """The numbers in a text, without a title line or a column of classes; the digest then verifies them."""
     lines = [line for line in text.replace(",", " ").splitlines() if line.strip()]
     if not lines:
         raise ValueError("it is empty")
@@ -251,7 +251,7 @@ _GPL = "repository GPL-3.0; original UCI, Späth or TSPLIB"
 _RESEARCH = "SIPU (Fränti and Sieranoja); research use"
 
 # fmt: off
-#: The data sets by name; `best_known` from the best partition that any method found, in exact arithmetic.
+#: The data sets by name; `best_known` is J of the best partition known, in exact arithmetic.
 SOURCES: Mapping[str, Source] = {
     "iris": Source(
         (150, 4), _HGMEANS + "iris.txt", _GPL,

@@ -1,4 +1,4 @@
-"""Tables as text: CSV and its kin, with their delimiter and their line of names found out."""
+"""Tables as text: CSV and similar formats, with detection of the delimiter and of a line of names."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from gputabu.data.tables import Selection, Table, brief, numbered
 
-#: What may stand between fields, the likeliest in a line that has several first; where there is none, white space.
+#: Possible delimiters, the likeliest first; without any of them fields are separated by white space.
 DELIMITERS = ("\t", ";", ",")
-#: How people write that a value is missing.
+#: Texts that stand for a missing value.
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?", "-"})
-#: Rows that are converted at once.
+#: Rows converted at once.
 BLOCK = 1 << 14
 
 Row = tuple[int, list[str]]  # the number of its line, and its fields
@@ -25,7 +25,7 @@ Row = tuple[int, list[str]]  # the number of its line, and its fields
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """What is known about a text before it is read; None is to be found out.
+    """The format of a text; None is detected.
 
     Attributes
     ----------
@@ -40,25 +40,25 @@ class Style:
 
 
 def parse(lines: TextIO, source: str, selection: Selection, style: Style) -> Table:
-    """The table that a text holds; blank lines, and lines that begin with #, do not count."""
+    """Parse a table; blank lines, and lines that begin with #, are skipped."""
     rows = _rows(lines, source, style.delimiter)
-    start = list(islice(rows, 2))
-    if not start:
+    first_rows = list(islice(rows, 2))
+    if not first_rows:
         raise ValueError(f"{source} is empty; it must hold a table of numbers.")
-    header = _has_names(start) if style.header is None else style.header
-    fields = [field.strip() for field in start[0][1]]
+    header = _has_names(first_rows) if style.header is None else style.header
+    fields = [field.strip() for field in first_rows[0][1]]
     names = tuple(fields) if header else numbered(len(fields))
     chosen, label = selection.of(names, source)
-    body = _even(chain(start[header:], rows), len(fields), source)
+    body = _check_width(chain(first_rows[header:], rows), len(fields), source)
     values, ids = _values(body, chosen, label, lambda line, i: _place(source, line, names[i] or str(i + 1)))
     if not len(values):
         raise ValueError(f"{source} has a line of names and no rows.")
-    named = tuple(names[i] or str(i + 1) for i in chosen)
-    return Table(source, named, header, values, None if label is None else names[label] or "id", ids)
+    titles = tuple(names[i] or str(i + 1) for i in chosen)
+    return Table(source, titles, header, values, None if label is None else names[label] or "id", ids)
 
 
 def _rows(lines: TextIO, source: str, delimiter: str | None) -> Iterator[Row]:
-    """All rows that hold something."""
+    """All rows that are not blank or comments."""
     skipped, first = 0, ""
     for line in lines:
         if line.strip() and not line.startswith("#"):
@@ -66,8 +66,8 @@ def _rows(lines: TextIO, source: str, delimiter: str | None) -> Iterator[Row]:
             break
         skipped += 1
     if delimiter is None:
-        outside = "".join(first.split('"')[::2])  # not what is within quotes
-        delimiter = next((mark for mark in DELIMITERS if mark in outside), "")
+        outside = "".join(first.split('"')[::2])  # without quoted fields
+        delimiter = next((character for character in DELIMITERS if character in outside), "")
     yield from _split(chain([first], lines) if first else (), source, delimiter, skipped)
 
 
@@ -85,19 +85,20 @@ def _split(lines: Iterable[str], source: str, delimiter: str, skipped: int) -> I
         raise ValueError(f"{source}, line {skipped + reader.line_num}: {error}.") from None
 
 
-def _has_names(start: list[Row]) -> bool:
-    """Whether the first row is one of names: it has no number, or text where the next row has a number."""
-    first, *rest = ([_number(field) is not None for field in row] for _, row in start)
-    text = [
-        not number and field.strip().lower() not in MISSING for number, field in zip(first, start[0][1], strict=True)
+def _has_names(first_rows: list[Row]) -> bool:
+    """Whether the first row has names: it has no numbers, or text where the next row has a number."""
+    is_number, *rest = ([_number(field) is not None for field in row] for _, row in first_rows)
+    is_text = [
+        not number and field.strip().lower() not in MISSING
+        for number, field in zip(is_number, first_rows[0][1], strict=True)
     ]
-    if not any(first):
-        return any(text)
-    return any(word and number for word, number in zip(text, chain(*rest), strict=False))
+    if not any(is_number):
+        return any(is_text)
+    return any(word and number for word, number in zip(is_text, chain(*rest), strict=False))
 
 
-def _even(rows: Iterable[Row], width: int, source: str) -> Iterator[Row]:
-    """The rows, all of one width."""
+def _check_width(rows: Iterable[Row], width: int, source: str) -> Iterator[Row]:
+    """The rows; raise if one has another number of fields."""
     for line, row in rows:
         if len(row) != width:
             raise ValueError(f"{source}, line {line}: the row has {len(row)} fields, and the first has {width}.")
@@ -111,21 +112,21 @@ def _values(
     while block := list(islice(rows, BLOCK)):
         fields = [row[i] for _, row in block for i in chosen]
         try:
-            if "_" in "".join(fields):  # Python reads 1_000 as a number; nobody else does
+            if "_" in "".join(fields):  # Python, and nothing else, reads 1_000 as a number
                 raise ValueError
             values = np.fromiter(map(float, fields), np.float64, len(fields)).reshape(-1, len(chosen))
         except ValueError:
             values = np.full((len(block), len(chosen)), math.nan)
         if not np.isfinite(values).all():
-            _complain(block, chosen, place)
+            _raise_invalid(block, chosen, place)
         blocks.append(values)
         if label is not None:
             ids += [row[label] for _, row in block]
     return np.concatenate(blocks), None if label is None else ids
 
 
-def _complain(block: list[Row], chosen: list[int], place: Callable[[int, int], str]) -> None:
-    """Raise about the first field that is not a finite number."""
+def _raise_invalid(block: list[Row], chosen: list[int], place: Callable[[int, int], str]) -> None:
+    """Raise for the first field that is not a finite number."""
     for line, row in block:
         for i in chosen:
             number = _number(row[i])

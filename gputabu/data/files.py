@@ -1,4 +1,4 @@
-"""Points in files: text, NumPy's .npy and .npz, Parquet and Arrow; and files that replace others whole."""
+"""Tables in files: text, NumPy's .npy and .npz, Parquet and Arrow."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from gputabu.data import delimited
 from gputabu.data.delimited import Style
 from gputabu.data.tables import Selection, Table, numbered
 
-#: What a name means that ends like this; everything else is text.
+#: Formats by the ending of the name; everything else is text.
 ARRAYS, PARQUET, ARROW = (".npy", ".npz"), (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 COMPRESSED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-#: What a damaged or foreign file makes the libraries raise that read it.
+#: What the libraries raise on a damaged or foreign file.
 DAMAGE = (
     OSError, EOFError, ValueError, TypeError, LookupError, AttributeError, NotImplementedError, RuntimeError,
     ArithmeticError, AssertionError, SyntaxError, tokenize.TokenError, struct.error, zipfile.BadZipFile, zlib.error,
     lzma.LZMAError,
 )  # fmt: skip
-#: How many bytes one byte of an archive may stand for: more than Deflate can do.
+#: The largest compression ratio to believe: more than Deflate can reach.
 RATIO = 1100
-#: Rows of an array that are looked through at once.
+#: Rows of an array checked at once.
 BLOCK = 1 << 16
 
 
@@ -48,12 +48,12 @@ def read(
     Parameters
     ----------
     path : str or Path
-        .npy (mapped into memory), .npz, .parquet, .arrow and .feather, and otherwise text, which .gz, .bz2 and .xz
-        compress.
+        .npy (mapped into memory), .npz, .parquet, .arrow or .feather. Everything else is text, which may be compressed
+        (.gz, .bz2, .xz).
     selection : Selection, optional
         Columns to take; by default all.
     style : Style, optional
-        How a text is written, where that is known; it is found out otherwise.
+        The format of a text, if known; otherwise it is detected.
     array : str, optional
         Which of several arrays of a .npz file.
 
@@ -65,7 +65,7 @@ def read(
     Raises
     ------
     ValueError
-        Names the file and, where there is one, the line and the column, and says what is wrong.
+        Names the file and, if there is one, the line and the column, and says what is wrong.
     """
     path, selection = Path(path), selection or Selection()
     source = "standard input" if str(path) == "-" else str(path)
@@ -79,7 +79,7 @@ def read(
             return _from_array(_load(path, source, array), source, selection)
         if kind in (*PARQUET, *ARROW):
             return _from_arrow(path, kind in PARQUET, source, selection)
-        with _opened(path) as stream:
+        with _open_text(path) as stream:
             return delimited.parse(stream, source, selection, style or Style())
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
@@ -88,8 +88,8 @@ def read(
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
-    """A text to be read; standard input stays open."""
+def _open_text(path: Path) -> Iterator[io.TextIOWrapper]:
+    """Open a text for reading; standard input is not closed."""
     if str(path) == "-":
         text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline="")
         try:
@@ -102,19 +102,19 @@ def _opened(path: Path) -> Iterator[io.TextIOWrapper]:
 
 
 def _load(path: Path, source: str, name: str | None) -> np.ndarray:
-    """The array in a .npy file, or one of those in a .npz file."""
+    """The array in a .npy file, or one of the arrays in a .npz file."""
     try:
         if path.suffix.lower() == ".npy" or not zipfile.is_zipfile(path):
             return map_array(path)
         with path.open("rb") as file:
-            held = np.load(file, allow_pickle=False)
-            if name is None and len(held.files) != 1:
-                raise ValueError(f"it holds the arrays {', '.join(held.files)}: choose one with --array.")
-            if name is not None and name not in held.files:
-                raise ValueError(f"it has no array {name!r}; it has {', '.join(held.files)}.")
-            name = name or held.files[0]
-            _check_size(held.zip, f"{name}.npy", path.stat().st_size)
-            return held[name]
+            arrays = np.load(file, allow_pickle=False)
+            if name is None and len(arrays.files) != 1:
+                raise ValueError(f"it holds the arrays {', '.join(arrays.files)}: choose one with --array.")
+            if name is not None and name not in arrays.files:
+                raise ValueError(f"it has no array {name!r}; it has {', '.join(arrays.files)}.")
+            name = name or arrays.files[0]
+            _check_size(arrays.zip, f"{name}.npy", path.stat().st_size)
+            return arrays[name]
     except FileNotFoundError:
         raise
     except DAMAGE as error:
@@ -122,27 +122,27 @@ def _load(path: Path, source: str, name: str | None) -> np.ndarray:
 
 
 def map_array(path: Path) -> np.ndarray:
-    """The array in a .npy file, mapped into memory: what is not numbers is refused."""
+    """The array in a .npy file, mapped into memory. Arrays of objects are refused."""
     with path.open("rb") as file:
         major, _ = npy.read_magic(file)
         header = int.from_bytes(file.read(2 if major == 1 else 4), "little")
-    if header > path.stat().st_size:  # it would be given that memory before it is read
+    if header > path.stat().st_size:  # reading it would allocate that much memory
         raise ValueError("its header is longer than the file")
     return npy.open_memmap(path, mode="r")
 
 
 def _check_size(archive: zipfile.ZipFile, name: str, size: int) -> None:
-    """Raise where an array claims to be larger than it can be: it would be given the memory before it is read."""
+    """Raise if an array claims an impossible size: reading it would allocate that much memory."""
     entry = archive.getinfo(name)
     if entry.file_size > RATIO * max(1, entry.compress_size) or entry.compress_size > size:
         raise ValueError("it claims to hold more than it can")
     with archive.open(entry) as file:
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
-        if read is None:
+        read_header = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}.get(npy.read_magic(file))
+        if read_header is None:
             raise ValueError("it is of an unknown version")
-        shape, _, dtype = read(file)
-        rest = entry.file_size - file.tell()
-    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != rest:
+        shape, _, dtype = read_header(file)
+        data_size = entry.file_size - file.tell()
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != data_size:
         raise ValueError("it does not hold what it claims to")
 
 
@@ -174,18 +174,18 @@ def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) ->
     except damage as error:
         raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
     chosen, label = selection.of(names, source)
-    wanted = [names[i] for i in (*chosen, *([] if label is None else [label]))]
+    read_names = [names[i] for i in (*chosen, *([] if label is None else [label]))]
     try:
-        held = (parquets if parquet else feather).read_table(path, columns=wanted)
-        held.validate(full=True)  # else values would be looked for where a damaged file says that they are
+        table = (parquets if parquet else feather).read_table(path, columns=read_names)
+        table.validate(full=True)  # a damaged file could point outside its buffers
     except damage as error:
         raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
-    columns = [_numbers(held[names[i]], names[i], source) for i in chosen]
+    columns = [_numbers(table[names[i]], names[i], source) for i in chosen]
     values = np.column_stack(columns)
     if 0 in values.shape:
         raise ValueError(f"{source} has no rows.")
     _check_finite(values, [names[i] for i in chosen], source)
-    ids = None if label is None else held[names[label]].to_pylist()
+    ids = None if label is None else table[names[label]].to_pylist()
     return Table(source, tuple(names[i] for i in chosen), True, values, None if label is None else names[label], ids)
 
 
@@ -206,15 +206,15 @@ def _numbers(column: Any, name: str, source: str) -> np.ndarray:
 
 
 def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
-    """Raise about the first value that is not finite; rows count from 0."""
+    """Raise for the first value that is not finite; rows count from 0."""
     if values.dtype.kind != "f":
         return
     for a in range(0, len(values), BLOCK):
         finite = np.isfinite(values[a : a + BLOCK])
         if not finite.all():
             row, column = (int(i) for i in np.argwhere(~finite)[0])
-            what = values[a + row, column]
+            value = values[a + row, column]
             raise ValueError(
-                f"{source}, row {a + row}, column {names[column]!r}: {what} is no finite number; "
+                f"{source}, row {a + row}, column {names[column]!r}: {value} is no finite number; "
                 "every row must have one there."
             )

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: read where they are, by DLPack, and results handed back as the kind that came in."""
+"""Arrays of other libraries: read in place by DLPack, and results returned as the same kind of array."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ import numpy as np
 from gputabu.core.validation import check_unmasked
 from gputabu.data import frames
 
-#: DLPack's numbers for memory of a GPU, its own and managed.
+#: DLPack's device types for memory of a GPU: plain and managed.
 CUDA = (2, 13)
 
 
 def on_gpu(X: object) -> bool:
-    """Whether `X` is an array in the memory of a GPU (CuPy, PyTorch, JAX…); asking imports nothing."""
+    """Whether `X` is an array in the memory of a GPU (CuPy, PyTorch, JAX…). This imports nothing."""
     device = getattr(X, "__dlpack_device__", None)
     return hasattr(X, "__cuda_array_interface__") if device is None else int(device()[0]) in CUDA
 
 
-def opened(X: Any, name: str = "X") -> Any:
-    """`X` as an array that NumPy or CuPy takes without a copy; what is no array of another library is itself."""
+def as_array(X: Any, name: str = "X") -> Any:
+    """`X` as an array that NumPy or CuPy reads without a copy. What is no foreign array is returned as is."""
     if isinstance(X, np.ndarray):
         check_unmasked(X, name)
         return X
@@ -39,10 +39,10 @@ def opened(X: Any, name: str = "X") -> Any:
         raise TypeError(f"{name} is a {type(X).__name__} that cannot be read as an array: {error}") from error
 
 
-def maker(X: object) -> Callable[[Any], Any] | None:
-    """What makes an array of NumPy or CuPy one of the library of `X`; None where they are its kind, or it has none."""
+def array_maker(X: object) -> Callable[[Any], Any] | None:
+    """A function from arrays of NumPy or CuPy to the library of `X`; None if no conversion is needed or possible."""
     root = type(X).__module__.partition(".")[0]
-    if root == "torch":  # which is no array namespace
+    if root == "torch":  # it has no __array_namespace__
         return sys.modules[root].from_dlpack
     if root in ("numpy", "cupy") or not hasattr(X, "__array_namespace__"):
         return None
@@ -50,7 +50,7 @@ def maker(X: object) -> Callable[[Any], Any] | None:
 
 
 def _exportable(X: Any) -> Any:
-    """`X` without what DLPack or NumPy does not know: gradients, and bfloat16, which float32 holds exactly."""
+    """`X` without what DLPack or NumPy cannot represent: gradients, and bfloat16, which float32 holds exactly."""
     if getattr(X, "requires_grad", False):
         X = X.detach()
     if str(getattr(X, "dtype", "")).endswith("bfloat16"):

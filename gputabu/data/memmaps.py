@@ -1,4 +1,4 @@
-"""Arrays that are mapped from files: labels, and what is too large for memory."""
+"""Memory-mapped arrays: labels, and arrays too large for memory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gputabu.core.atomic_files import aside_of
+from gputabu.core.atomic_files import temporary_name
 
 
 def temporary(shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
-    """An array filled with `value` in a file that is gone when the array is."""
+    """An array filled with `value`, in a temporary file that is deleted with the array."""
     dtype = np.dtype(dtype)
     size = max(1, int(np.prod(shape)) * dtype.itemsize)
     with tempfile.TemporaryFile(prefix="gputabu-") as file:
@@ -30,34 +30,34 @@ def temporary(shape: tuple[int, ...], dtype: Any, value: float) -> np.ndarray:
 
 
 class LabelsFile:
-    """A new .npy file of N integers, under another name until it is complete, and gone if it never is."""
+    """A new .npy file of N integers. It has a temporary name until it is complete, and is deleted if it never is."""
 
     def __init__(self, path: Path, n_samples: int) -> None:
         if path.exists() and not path.is_file():
             raise OSError("it is not a regular file")
-        self.path = path.resolve()  # a link stays one
-        aside = aside_of(self.path)
-        self._discard = weakref.finalize(self, aside.unlink, missing_ok=True)
+        self.path = path.resolve()  # a symbolic link is kept
+        temporary = temporary_name(self.path)
+        self._discard = weakref.finalize(self, temporary.unlink, missing_ok=True)
         try:
-            self.array = np.lib.format.open_memmap(aside, "w+", np.int32, (n_samples,))
-            with aside.open("r+b") as file:
-                _reserve(file, aside.stat().st_size)
+            self.array = np.lib.format.open_memmap(temporary, "w+", np.int32, (n_samples,))
+            with temporary.open("r+b") as file:
+                _reserve(file, temporary.stat().st_size)
         except OSError:
             self._discard()
             raise
-        self.aside = aside
+        self.temporary = temporary
 
     def complete(self, labels: Any) -> np.ndarray:
-        """Write the labels, and give the file its name."""
+        """Write the labels and give the file its final name."""
         self.array[...] = labels
         self.array.flush()
-        self.aside.replace(self.path)
+        self.temporary.replace(self.path)
         self._discard.detach()
         return np.load(self.path, mmap_mode="r+")
 
 
 def labels_file(labels_out: object, n_samples: int) -> np.ndarray | LabelsFile | None:
-    """Where N labels are to be written to: the array given, or a new .npy file of that name, with room for them."""
+    """Where to write N labels: the array `labels_out`, or a new .npy file of that name with space for them."""
     if labels_out is None:
         return None
     if isinstance(labels_out, np.ndarray):
@@ -75,7 +75,7 @@ def labels_file(labels_out: object, n_samples: int) -> np.ndarray | LabelsFile |
 
 
 def written(labels: Any, to: np.ndarray | LabelsFile | None) -> Any:
-    """The labels, in `to` if that is somewhere."""
+    """Write the labels to `to` and return it; if it is None, return the labels."""
     if to is None:
         return labels
     if isinstance(to, LabelsFile):
@@ -87,7 +87,7 @@ def written(labels: Any, to: np.ndarray | LabelsFile | None) -> Any:
 
 
 def _reserve(file: Any, size: int) -> None:
-    """Give a file its size; where there is no room, it is better known now than when the map is written to."""
+    """Allocate the space of a file: a full disk is an error now, and not a crash when the map is written."""
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file.fileno(), 0, size)
     else:

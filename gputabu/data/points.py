@@ -1,12 +1,12 @@
-"""The data set: points in chunks, and the fixed-point grid that makes sums over them order-free.
+"""The data set: points in chunks, and the fixed-point grid that makes sums independent of their order.
 
-Every sum over points (coordinates, weights, J) is rounded once, per point, to a grid chosen from the
-data's range, and then added in integers. Integer addition is associative, so chunks, threads, workers
-and atomics cannot change a bit of the result. Three kinds of numbers are summed:
+Every term of a sum over points (coordinates, weights, J) is rounded once to a grid chosen from the data's range, and
+then added in integers. Integer addition is associative, so chunks, threads, workers and atomics cannot change a bit
+of the result. Three kinds of numbers are summed:
 
-- coordinates, relative to `offset`: two limbs of LIMB bits, 2^(exponent - 56) apart per feature;
-- weights: two limbs likewise (points without weights are counted);
-- costs w·d²: three limbs, because J matters at scales far below the square of the data's range.
+- coordinates, relative to `offset`: two limbs of LIMB bits, in steps of 2^(exponent - 56) per feature;
+- weights: two limbs as well (points without weights are counted);
+- costs w·d²: three limbs, because J can be far below the square of the data's range.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from gputabu.core.caching import cached_property
 from gputabu.core.validation import check_int, check_matrix, check_weights
 from gputabu.data.sources import Source, checked, is_source
 
-#: Rows in one chunk at the most, so that a row number within a chunk fits 32 bits.
+#: Most rows in one chunk: a row number within a chunk fits into 32 bits.
 CHUNK_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What must be known of points to check parameters against them."""
+    """What parameters are checked against."""
 
     n: int
     d: int
@@ -41,7 +41,7 @@ class Points:
 
     chunks: tuple[Any, ...]  # each (n, d), NumPy, on a device or a `Source`, C-contiguous, all float32 or all float64
     weights: tuple[np.ndarray, ...] | None = None  # each (n,) float64, >= 0
-    maker: Callable[[Any], Any] | None = None  # makes results the kind of array that came in, if it was another
+    maker: Callable[[Any], Any] | None = None  # converts results to the caller's kind of array, if needed
     starts: tuple[int, ...] = field(init=False)  # number of each chunk's first row
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Points:
     def of(cls, X: object, weights: object = None, chunk_rows: int | None = None) -> Points:
         """Check `X` (N, d) and `weights` (N,) and cut them into chunks of `chunk_rows` rows.
 
-        What `gputabu.chunked` reads in chunks of its own is looked at once, and stays where it is.
+        What `gputabu.chunked` reads is checked once, and not loaded into memory.
         """
         if isinstance(X, Points):
             if weights is not None or chunk_rows is not None:
@@ -76,11 +76,11 @@ class Points:
 
     @property
     def out_of_core(self) -> bool:
-        """Whether the points are read anew for every pass."""
+        """Whether the points are read again for every pass."""
         return any(isinstance(chunk, Source) for chunk in self.chunks)
 
     def open_elsewhere(self, backend: Any) -> Any:
-        """The backend of points that are elsewhere; None for points that are to be given to one."""
+        """The backend of points that are elsewhere, such as on Dask workers; None for points in this process."""
         return None
 
     @property
@@ -110,7 +110,7 @@ class Points:
                 first += len(piece)
 
     def spans(self, rows: int) -> Iterator[Span]:
-        """The rows of pieces of at most `rows` rows, for what does not need the points."""
+        """Cut the chunks as `blocks` does, but without the points."""
         for c, (chunk, start) in enumerate(zip(self.chunks, self.starts, strict=True)):
             for a in range(0, len(chunk), rows):
                 b = min(a + rows, len(chunk))
@@ -120,34 +120,34 @@ class Points:
         """The points from row `first` up to `last`, without copying them."""
         sizes = [len(chunk) for chunk in self.chunks]
         cuts = [(max(first - a, 0), min(last - a, n)) for a, n in zip(self.starts, sizes, strict=True)]
-        some = [(c, slice(a, b)) for c, (a, b) in enumerate(cuts) if a < b]
+        slices = [(c, slice(a, b)) for c, (a, b) in enumerate(cuts) if a < b]
         weights = self.weights
         return Points(
-            tuple(self.chunks[c][rows] for c, rows in some),
-            None if weights is None else tuple(weights[c][rows] for c, rows in some),
+            tuple(self.chunks[c][rows] for c, rows in slices),
+            None if weights is None else tuple(weights[c][rows] for c, rows in slices),
         )
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """The points with these row numbers, float64: (...,) -> (..., d)."""
         if len(self.chunks) == 1:
             return _rows(self.chunks[0], indices)
-        found = np.empty((*indices.shape, self.d))
+        values = np.empty((*indices.shape, self.d))
         chunk = np.searchsorted(self.starts, indices, side="right") - 1
         for c in np.unique(chunk):
-            here = chunk == c
-            found[here] = _rows(self.chunks[c], indices[here] - self.starts[c])
-        return found
+            inside = chunk == c
+            values[inside] = _rows(self.chunks[c], indices[inside] - self.starts[c])
+        return values
 
     def weights_at(self, indices: np.ndarray) -> np.ndarray:
-        """The weights of the points with these row numbers; one for points without weights."""
+        """The weights of the points with these row numbers; 1 for points without weights."""
         if self.weights is None:
             return np.ones(indices.shape)
         return np.concatenate(self.weights)[indices] if len(self.weights) > 1 else self.weights[0][indices]
 
     @cached_property
     def total_weight(self) -> float:
-        """Σ w, rounded once, in whatever order."""
-        return float(self.n) if self.weights is None else math.fsum(w for part in self.weights for w in part)
+        """Σ w, rounded once, so it does not depend on the order."""
+        return float(self.n) if self.weights is None else math.fsum(w for chunk in self.weights for w in chunk)
 
     @cached_property
     def weight_prefix(self) -> np.ndarray | None:
@@ -161,11 +161,11 @@ class Points:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Some consecutive rows of a chunk, small enough for the cache."""
+    """Consecutive rows of a chunk, few enough for the cache."""
 
     weights: np.ndarray | None  # (n,)
-    start: int  # row number of the first
-    stop: int  # and of the one behind the last
+    start: int  # number of the first row
+    stop: int  # and of the row after the last
 
     @property
     def rows(self) -> slice:

@@ -1,4 +1,4 @@
-"""What was done to a table before it was clustered, so that it can be done to another."""
+"""Preprocessing of tables: which columns are clustered, and how they are scaled. It is saved with a model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Preprocessing:
     columns : tuple of str
         Names; numbers from 1 on where the table had no names.
     named : bool
-        Whether it had.
+        Whether the table had names.
     id : str or None
         The column that names the rows.
     dtype : {"float32", "float64"} or None
@@ -46,39 +46,43 @@ class Preprocessing:
 
     @classmethod
     def of(cls, table: Table, scale: str | None = None, dtype: str | None = None) -> Self:
-        """What makes points of a table, scaled by its own values."""
-        plain = cls(table.names, table.named, table.id, None if dtype is None else check_choice("dtype", dtype, DTYPES))
+        """The preprocessing that scales a table by its own values."""
+        unscaled = cls(
+            table.names, table.named, table.id, None if dtype is None else check_choice("dtype", dtype, DTYPES)
+        )
         if scale is None:
-            return plain
-        scaler = SCALES[check_choice("scale", scale, SCALES)]().fit(plain.points(table))
+            return unscaled
+        scaler = SCALES[check_choice("scale", scale, SCALES)]().fit(unscaled.points(table))
         if scale == "minmax":
             center, spread = scaler.data_min_, 1 / scaler.scale_
         else:
             center, spread = (scaler.mean_ if scale == "zscore" else scaler.center_), scaler.scale_
-        return replace(plain, scale=scale, center=tuple(map(float, center)), spread=tuple(map(float, spread)))
+        return replace(unscaled, scale=scale, center=tuple(map(float, center)), spread=tuple(map(float, spread)))
 
     def attach(self, model: Any) -> None:
-        """Leave the recipe with a fitted model, as text, so that `model.save` keeps it."""
+        """Store the preprocessing in a fitted model, as JSON text, so that `model.save` saves it."""
         model.recipe_ = json.dumps(asdict(self))
 
     @classmethod
     def attached(cls, model: Any) -> Self:
-        """The recipe that a model was left with; one fitted in Python takes all columns as they are."""
+        """The preprocessing stored in a model. A model fitted in Python has none: it takes all columns unscaled."""
         text = getattr(model, "recipe_", None)
         if text is None:
             names = getattr(model, "feature_names_in_", None)
             return cls(numbered(model.n_features_in_) if names is None else tuple(names), names is not None)
         try:
-            held = json.loads(text)
-            found = cls(**held | {name: tuple(held[name]) for name in ("columns", "center", "spread")})
+            fields = json.loads(text)
+            preprocessing = cls(**fields | {name: tuple(fields[name]) for name in ("columns", "center", "spread")})
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"the model's recipe_ cannot be read: {error}.") from None
-        if len(found.columns) != model.n_features_in_ or (found.scale and len(found.spread) != len(found.columns)):
+        if len(preprocessing.columns) != model.n_features_in_ or (
+            preprocessing.scale and len(preprocessing.spread) != len(preprocessing.columns)
+        ):
             raise ValueError(f"the model's recipe_ is not for its {model.n_features_in_} columns.")
-        return found
+        return preprocessing
 
     def selection(self, columns: str | None = None, id: str | None = None) -> Selection:
-        """The same columns of another table, by name, unless others are asked for."""
+        """The same columns of another table, by name, unless other columns are asked for."""
         chosen = self.columns if columns is None else columns
         return Selection(chosen, id) if id is not None else Selection(chosen, self.id, id_needed=False)
 

@@ -1,7 +1,7 @@
-"""Points that stay outside of memory: read a chunk at a time, and again for every pass.
+"""Points outside of memory: read a chunk at a time, and again for every pass.
 
-A source has a fixed order of rows. Its chunks are read ahead in a thread while the one before is worked on, and widened
-one by one. What it holds is looked at once, chunk by chunk, before any work (`checked`).
+A source has a fixed order of rows. A thread reads the next chunk while the current one is worked on; chunks are widened
+one by one. All values are checked once, chunk by chunk, before any work (`checked`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from gputabu.core.atomic_files import reason
 from gputabu.core.validation import check_finite, check_int, check_shape, check_unmasked, float_for, widen
 from gputabu.data.files import DAMAGE, map_array
 
-#: Bytes of a chunk, unless told otherwise. A few are held at a time: one read ahead, one per thread at work.
+#: Default bytes of a chunk. A few chunks are in memory at a time: one read ahead, and one per working thread.
 CHUNK_BYTES = 64 << 20
-#: Rows of one chunk that are worth reading one by one, rather than all of it.
+#: Up to so many rows of a chunk are read one by one; for more, the whole chunk is read.
 FEW_ROWS = 8
-#: Libraries whose arrays are read by slices.
+#: Libraries whose arrays are read in slices.
 SLICED = ("zarr", "h5py")
 SUFFIXES = (".npy", ".parquet", ".zarr")
 
@@ -33,7 +33,7 @@ Item = TypeVar("Item")
 
 
 class Source(ABC):
-    """Points of R^d in some order, read from row `first` up to row `last`."""
+    """Points of R^d in a fixed order, read from row `first` up to row `last`."""
 
     def __init__(self, d: int, raw: Any, chunk_bytes: int, last: int | None) -> None:
         self.raw = np.dtype(raw)  # as they are stored
@@ -41,17 +41,17 @@ class Source(ABC):
             raise TypeError(f"X must be an array of real numbers: got dtype {self.raw}.")
         self.dtype = float_for(self.raw)  # as they are read
         self.d, self.first, self.last = d, 0, last
-        self.total = last  # rows there are, which may not be known before all is read
+        self.total = last  # number of rows; None until all have been read once
         self.chunk_bytes = chunk_bytes
         self.chunk_rows = max(1, chunk_bytes // max(1, d * self.dtype.itemsize))
 
     @abstractmethod
     def read(self, first: int, last: int | None) -> Iterator[np.ndarray]:
-        """The rows as they are stored, at most `chunk_rows` at a time."""
+        """The rows in their stored dtype, at most `chunk_rows` at a time."""
 
     @abstractmethod
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
-        """These rows, whose numbers ascend."""
+    def pick(self, indices: np.ndarray) -> np.ndarray:
+        """The rows with these numbers, which ascend."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -62,7 +62,7 @@ class Source(ABC):
         return self.shape[0]
 
     def __getitem__(self, rows: slice) -> Source:
-        """Some of the rows, without reading them."""
+        """A range of rows, without reading them."""
         start, stop, _ = rows.indices(len(self))
         part = copy.copy(self)
         part.first, part.last = self.first + start, self.first + stop
@@ -70,15 +70,15 @@ class Source(ABC):
 
     def pieces(self) -> Iterator[np.ndarray]:
         """The rows in float32 or float64, chunk by chunk, read ahead."""
-        return ahead(np.ascontiguousarray(piece, self.dtype) for piece in self.read(self.first, self.last))
+        return read_ahead(np.ascontiguousarray(piece, self.dtype) for piece in self.read(self.first, self.last))
 
     def rows(self, indices: np.ndarray) -> np.ndarray:
         """The rows with these numbers, float64: (...,) -> (..., d)."""
-        wanted, back = np.unique(indices, return_inverse=True)
-        if len(wanted) == 0:
+        distinct, inverse = np.unique(indices, return_inverse=True)
+        if len(distinct) == 0:
             return np.empty((*indices.shape, self.d))
-        found = np.asarray(self.pick(wanted + self.first), self.dtype).astype(np.float64)
-        return found[back.reshape(indices.shape)]
+        values = np.asarray(self.pick(distinct + self.first), self.dtype).astype(np.float64)
+        return values[inverse.reshape(indices.shape)]
 
 
 class Sliced(Source):
@@ -96,44 +96,44 @@ class Sliced(Source):
         assert last is not None
         for a in range(first, last, self.chunk_rows):
             self._check_unchanged()
-            piece = self._some(a, min(a + self.chunk_rows, last))
+            piece = self._slice(a, min(a + self.chunk_rows, last))
             if self.map is not None:
-                _fetch(self.map, piece)
+                _prefetch(self.map, piece)
             yield np.asarray(piece)
 
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
+    def pick(self, indices: np.ndarray) -> np.ndarray:
         self._check_unchanged()
         if isinstance(self.array, np.ndarray):
-            return self.array[wanted]
-        found = np.empty((len(wanted), self.d), self.raw)
-        chunk, rows = wanted // self.chunk_rows, self.chunk_rows
+            return self.array[indices]
+        values = np.empty((len(indices), self.d), self.raw)
+        chunk, size = indices // self.chunk_rows, self.chunk_rows
         for c in np.unique(chunk).tolist():
-            here = chunk == c
-            mine = wanted[here]
-            if len(mine) <= FEW_ROWS:
-                found[here] = np.concatenate([self._some(i, i + 1) for i in mine.tolist()])
+            inside = chunk == c
+            rows = indices[inside]
+            if len(rows) <= FEW_ROWS:
+                values[inside] = np.concatenate([self._slice(i, i + 1) for i in rows.tolist()])
             else:
-                found[here] = np.asarray(self._some(c * rows, (c + 1) * rows))[mine - c * rows]
-        return found
+                values[inside] = np.asarray(self._slice(c * size, (c + 1) * size))[rows - c * size]
+        return values
 
-    def _some(self, first: int, last: int) -> Any:
+    def _slice(self, first: int, last: int) -> Any:
         try:
             return self.array[first:last]
         except DAMAGE as error:
             raise _unreadable(self.path, error) from None
 
     def _check_unchanged(self) -> None:
-        if self._stamp() != self.stamp:  # beyond the end of a file that was cut, a read would end the process
+        if self._stamp() != self.stamp:  # reading past the end of a truncated map would kill the process
             raise ValueError(f"{self.path or 'The file of X'} was changed while it was being read.")
 
     def _stamp(self) -> tuple[int, int]:
-        """What tells that a file is another by now: its size, and when it was last written to."""
+        """Size and time of the last change of the file: they differ if it was changed."""
         size = 0 if self.map is None else self.map.size()
         return size, 0 if self.path is None or self.map is None else os.stat(self.path).st_mtime_ns
 
 
 class Streamed(Source):
-    """Chunks that a function yields, from the beginning every time."""
+    """Chunks that a function yields, always from the beginning."""
 
     def __init__(self, make: Callable[[], Iterable[Any]], chunk_bytes: int) -> None:
         self.make = make
@@ -142,57 +142,57 @@ class Streamed(Source):
         super().__init__(chunk.shape[1], chunk.dtype, chunk_bytes, None)
 
     def read(self, first: int, last: int | None) -> Iterator[np.ndarray]:
-        held: list[np.ndarray] = []  # small chunks are joined: each pass over one has its price
+        small: list[np.ndarray] = []  # small chunks are joined: every chunk has a cost of its own
         for piece in self._cut(first, last):
-            if held and sum(map(len, held)) + len(piece) > self.chunk_rows:
-                yield np.concatenate(held)
-                held = []
-            held.append(piece)
-        if held:
-            yield held[0] if len(held) == 1 else np.concatenate(held)
+            if small and sum(map(len, small)) + len(piece) > self.chunk_rows:
+                yield np.concatenate(small)
+                small = []
+            small.append(piece)
+        if small:
+            yield small[0] if len(small) == 1 else np.concatenate(small)
 
-    def pick(self, wanted: np.ndarray) -> np.ndarray:
-        found, at = [], 0
-        for piece in self.read(0, int(wanted[-1]) + 1):
-            here = wanted[np.searchsorted(wanted, at) : np.searchsorted(wanted, at + len(piece))]
-            found.append(piece[here - at])
-            at += len(piece)
-        return np.concatenate(found)
+    def pick(self, indices: np.ndarray) -> np.ndarray:
+        parts, start = [], 0
+        for piece in self.read(0, int(indices[-1]) + 1):
+            inside = indices[np.searchsorted(indices, start) : np.searchsorted(indices, start + len(piece))]
+            parts.append(piece[inside - start])
+            start += len(piece)
+        return np.concatenate(parts)
 
     def _cut(self, first: int, last: int | None) -> Iterator[np.ndarray]:
         """Pieces of at most `chunk_rows` rows, from `first` up to `last`."""
-        at = 0
+        position = 0
         for number, chunk in enumerate(map(np.asarray, self.make())):
             if chunk.ndim != 2 or chunk.shape[1] != self.d or chunk.dtype != self.raw:
                 raise ValueError(
                     f"Chunk {number} of X has shape {chunk.shape} and dtype {chunk.dtype}; all must be "
                     f"(n, {self.d}) of dtype {self.raw}, whenever X is read."
                 )
-            some = chunk[max(first - at, 0) : None if last is None else max(last - at, 0)]
-            at += len(chunk)
-            for a in range(0, len(some), self.chunk_rows):
-                yield some[a : a + self.chunk_rows]
-            if last is not None and last != self.total and at >= last:
+            rows = chunk[max(first - position, 0) : None if last is None else max(last - position, 0)]
+            position += len(chunk)
+            for a in range(0, len(rows), self.chunk_rows):
+                yield rows[a : a + self.chunk_rows]
+            if last is not None and last != self.total and position >= last:
                 return
-        if self.total is not None and at != self.total:
-            raise ValueError(f"X had {self.total} rows when it was first read, and {at} now; it must not change.")
+        if self.total is not None and position != self.total:
+            raise ValueError(f"X had {self.total} rows when it was first read, and {position} now; it must not change.")
 
 
 def chunked(X: Any, *, chunk_bytes: int = CHUNK_BYTES, columns: Sequence[str] | None = None) -> Source:
-    """Points that are read a chunk at a time, to be passed as `X` to anything in this package.
+    """Points that are read a chunk at a time. Pass them as `X` to any function of this package.
 
-    Files are recognised without it: `fit("points.npy")` is `fit(chunked("points.npy"))`. It is there to choose the
-    size of chunks, and for what else is not recognised as points to be read: arrays in memory, and sequences of chunks.
+    Files are recognised without it: `fit("points.npy")` is `fit(chunked("points.npy"))`. Use it to choose the size of
+    chunks, and for what is not recognised by itself: arrays in memory, and sequences of chunks.
 
     Parameters
     ----------
     X : path, array, dataset, function or iterable
         The path of a .npy file, a Parquet file (extra `arrow`) or a Zarr array (extra `zarr`); a `numpy.memmap`, a Zarr
         array, an HDF5 dataset of h5py; a `pyarrow.dataset.Dataset`; a function without arguments that returns an
-        iterator over chunks (n, d), or an iterable that can be gone through again and again. Chunks must be the same
-        every time, and have one dtype.
+        iterator over chunks (n, d), or an iterable that can be iterated repeatedly. Chunks must be the same every
+        time, and have one dtype.
     chunk_bytes : int, default=64 MiB
-        Bytes of a chunk in float32 or float64. A few are in memory at a time: one per thread, and one read ahead.
+        Bytes of a chunk in float32 or float64. A few chunks are in memory at a time: one per thread, one read ahead.
     columns : sequence of str, optional
         Columns of a Parquet file or dataset; by default all of them.
 
@@ -202,10 +202,10 @@ def chunked(X: Any, *, chunk_bytes: int = CHUNK_BYTES, columns: Sequence[str] | 
 
     Notes
     -----
-    Data of at most `chunk_bytes` is read into memory once. Of more, arrays with a value per point (labels, and
-    distances while seeding) are kept in temporary files, in the folder that `tempfile.gettempdir()` names. Every pass
-    reads all of X. From functions and Parquet files, rows can only be looked up by reading up to them, so that a search
-    reads more often than from the other kinds. A file must not be changed meanwhile.
+    Data of at most `chunk_bytes` is read into memory once. For larger data, arrays with a value per point (labels, and
+    distances while seeding) are in temporary files, in the folder `tempfile.gettempdir()`. Every pass reads all of X.
+    Functions and Parquet files have no random access: to look up a row they are read up to it, so a search reads them
+    more often than the other kinds. A file must not be changed meanwhile.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def chunked(X: Any, *, chunk_bytes: int = CHUNK_BYTES, columns: Sequence[str] | 
     if isinstance(X, Source):
         raise TypeError("X is chunked already.")
     if is_path(X):
-        return _at(Path(X), chunk_bytes, columns)
+        return _open_path(Path(X), chunk_bytes, columns)
     if is_dataset(X):
         return Streamed(_batches(X, chunk_bytes, columns), chunk_bytes)
     if isinstance(X, np.ndarray) or _library(X) in SLICED:
@@ -239,9 +239,9 @@ def chunked(X: Any, *, chunk_bytes: int = CHUNK_BYTES, columns: Sequence[str] | 
 
 
 def is_source(X: object) -> bool:
-    """Whether `X` is read in chunks without being asked to; asking imports nothing."""
-    known = isinstance(X, Source | np.memmap) or is_path(X) or is_dataset(X) or _library(X) in SLICED
-    return known or (callable(X) and not hasattr(X, "__array__"))
+    """Whether `X` is read in chunks without `chunked`. This imports nothing."""
+    recognised = isinstance(X, Source | np.memmap) or is_path(X) or is_dataset(X) or _library(X) in SLICED
+    return recognised or (callable(X) and not hasattr(X, "__array__"))
 
 
 def is_path(X: object) -> bool:
@@ -253,24 +253,24 @@ def is_dataset(X: object) -> bool:
 
 
 def checked(X: Any) -> Source | np.ndarray:
-    """Look at all of a source once: its values, dtype and length; what is small comes back as an array in memory."""
+    """Read a source once to check its values, dtype and length. A small one is returned as an array in memory."""
     source = X if isinstance(X, Source) else chunked(X)
-    kept: list[np.ndarray] | None = []
+    pieces: list[np.ndarray] | None = []
     n = source.first
-    for raw in ahead(source.read(source.first, source.last)):
+    for raw in read_ahead(source.read(source.first, source.last)):
         piece = raw if raw.dtype == source.dtype else widen(raw, source.dtype, "X")
         check_finite(piece, "X", n)
         n += len(piece)
-        if kept is not None:
-            kept = [*kept, piece] if n - source.first <= source.chunk_rows else None
+        if pieces is not None:
+            pieces = [*pieces, piece] if n - source.first <= source.chunk_rows else None
     check_shape((n - source.first, source.d))
     if source.last is None:
         source.last = source.total = n
-    return source if kept is None else np.concatenate(kept)
+    return source if pieces is None else np.concatenate(pieces)
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """The items, each made in a thread while the one before is in use."""
+def read_ahead(items: Iterator[Item]) -> Iterator[Item]:
+    """The items. A thread makes the next one while the current one is in use."""
     with ThreadPoolExecutor(1, "gputabu-read") as reader:
         following = reader.submit(next, items, None)
         while (item := following.result()) is not None:
@@ -278,38 +278,38 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
             yield item
 
 
-def _at(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
-    """What a file or folder holds."""
+def _open_path(path: Path, chunk_bytes: int, columns: Sequence[str] | None) -> Source:
+    """The source in a file or folder."""
     if path.suffix not in SUFFIXES:
         raise ValueError(f"X='{path}' must be an array or a file whose name ends in {', '.join(SUFFIXES)}.")
     try:
         if path.suffix == ".npy":
-            return Sliced(_opened(map_array, path), chunk_bytes, path)
+            return Sliced(_open(map_array, path), chunk_bytes, path)
         if not path.exists():
             raise FileNotFoundError(2, "No such file or directory")
         if path.suffix == ".zarr":
             import zarr
 
-            return Sliced(_opened(zarr.open_array, path, mode="r"), chunk_bytes, path)
+            return Sliced(_open(zarr.open_array, path, mode="r"), chunk_bytes, path)
         from pyarrow.dataset import dataset
 
-        return Streamed(_batches(_opened(dataset, path), chunk_bytes, columns, path), chunk_bytes)
+        return Streamed(_batches(_open(dataset, path), chunk_bytes, columns, path), chunk_bytes)
     except OSError as error:
         raise _unreadable(path, error) from None
-    except TypeError as error:  # what it holds is not numbers
+    except TypeError as error:  # its values are not numbers
         raise ValueError(f"X='{path}'{str(error).removeprefix('X')}") from None
     except ImportError as error:
         extra = "zarr" if path.suffix == ".zarr" else "arrow"
         raise ImportError(f"X='{path}' needs {error.name} (pip install 'gputabu[{extra}]').") from None
 
 
-def _opened(open: Callable[..., Any], path: Path, **options: Any) -> Any:
-    """What a library makes of a file, or a sentence about it."""
+def _open(open: Callable[..., Any], path: Path, **options: Any) -> Any:
+    """Open a file with a library; if that fails, raise an error that names the file."""
     try:
         return open(path, **options)
     except ImportError:
         raise
-    except Exception as error:  # damaged files make libraries raise whatever comes
+    except Exception as error:  # on damaged files libraries may raise anything
         raise _unreadable(path, error) from None
 
 
@@ -333,7 +333,7 @@ def _batches(
     rows = max(1, chunk_bytes // (dtype.itemsize * len(names)))
 
     def batches() -> Iterator[Any]:
-        yield dataset.schema.empty_table().select(names)  # so that there is one at least
+        yield dataset.schema.empty_table().select(names)  # at least one batch, even if there are no rows
         try:
             yield from dataset.to_batches(columns=names, batch_size=rows, batch_readahead=1, fragment_readahead=1)
         except damage as error:
@@ -350,8 +350,8 @@ def _batches(
     return read
 
 
-def _fetch(file: mmap.mmap, piece: np.ndarray) -> None:
-    """Ask the system to read what `piece` will need, and go on meanwhile."""
+def _prefetch(file: mmap.mmap, piece: np.ndarray) -> None:
+    """Ask the operating system to read the pages of `piece` in the background."""
     if not hasattr(file, "madvise"):
         return
     start = piece.ctypes.data - np.frombuffer(file, np.uint8).ctypes.data

@@ -1,4 +1,4 @@
-"""Tables of points: which columns are clustered, and which one names the rows."""
+"""Tables of points, and the selection of their columns: which are clustered, and which one names the rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-#: How many names a message lists, and how many characters of each.
+#: Most names in a message, and most characters of each.
 LISTED, LONG = 12, 60
 
 
@@ -21,12 +21,12 @@ class Selection:
     Attributes
     ----------
     columns : str, tuple of str or None
-        As typed: names, numbers and ranges with commas between, "length,3-5". A tuple holds names that must be there
-        as they are. None is all columns but `id`.
+        As typed: names, numbers and ranges, separated by commas, "length,3-5". A tuple holds exact names. None is all
+        columns except `id`.
     id : str or None
-        The column that names the rows, which is not clustered.
+        The column that names the rows; it is not clustered.
     id_needed : bool
-        Whether it is an error if the table has no column `id`.
+        Whether the table must have the column `id`.
     """
 
     columns: str | tuple[str, ...] | None = None
@@ -39,66 +39,66 @@ class Selection:
         label = None if absent else _position(str(self.id), names, source, "id")
         if self.columns is None:
             chosen = [i for i in range(len(names)) if i != label]
-            if nameless := [i for i in chosen if not names[i]]:
+            if unnamed := [i for i in chosen if not names[i]]:
                 raise ValueError(
-                    f"{source}: column {nameless[0] + 1} has no name, as numbers of rows have none: "
+                    f"{source}: column {unnamed[0] + 1} has no name, as numbers of rows have none: "
                     "choose columns with --columns, or keep it beside the labels with --id."
                 )
         elif isinstance(self.columns, tuple):
             chosen = [_exact(name, names, source) for name in self.columns]
         else:
-            parts = (part.strip() for part in self.columns.split(","))
-            chosen = [i for part in parts for i in _span(part, names, source)]
-        _check(chosen, label, names, source)
+            items = (item.strip() for item in self.columns.split(","))
+            chosen = [i for item in items for i in _span(item, names, source)]
+        _check_chosen(chosen, label, names, source)
         return chosen, label
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Points with the names of their columns, and what the rows are called."""
+    """Points with the names of their columns and, if any, of their rows."""
 
-    source: str  # what messages call the file
-    names: tuple[str, ...]  # (d,) of the columns chosen; their numbers where they have none
+    source: str  # name of the file in messages
+    names: tuple[str, ...]  # (d,) of the chosen columns; their numbers if they have none
     named: bool  # whether the file itself names its columns
     values: np.ndarray  # (N, d)
     id: str | None = None  # the column that names the rows
-    ids: list[Any] | None = None  # (N,) what is in it
+    ids: list[Any] | None = None  # (N,) values of that column
 
 
 def numbered(n: int) -> tuple[str, ...]:
-    """The names of columns that have none: their numbers."""
+    """Names for unnamed columns: their numbers."""
     return tuple(str(i + 1) for i in range(n))
 
 
 def brief(name: str) -> str:
-    """A name for a message: on one line, and its beginning where it is long."""
+    """A name for a message: on one line, and shortened if it is long."""
     line = " ".join(name.split())
     return line if len(line) <= LONG else f"{line[:LONG]}…"
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for a message, the first of them where there are many."""
+    """Names for a message; of many names only the first."""
     shown = ", ".join(brief(name) or f"(column {i + 1})" for i, name in enumerate(names[:LISTED]))
     return shown + (f", … ({len(names)} in all)" if len(names) > LISTED else "")
 
 
-def _span(part: str, names: Sequence[str], source: str) -> list[int]:
-    """What one of the parts between commas stands for; a name comes before a number or a range."""
-    ends = re.fullmatch(r"(\d+)\s*-\s*(\d+)", part)
-    if part in names or not ends:
-        return [_position(part, names, source, "columns")]
+def _span(item: str, names: Sequence[str], source: str) -> list[int]:
+    """The columns of one item of the list; a name has precedence over a number or a range."""
+    ends = re.fullmatch(r"(\d+)\s*-\s*(\d+)", item)
+    if item in names or not ends:
+        return [_position(item, names, source, "columns")]
     first, last = map(int, ends.groups())
     if not 1 <= first <= last <= len(names):
-        raise ValueError(f"--columns={part} must go up, from 1 to at most {len(names)}, the columns of {source}.")
+        raise ValueError(f"--columns={item} must go up, from 1 to at most {len(names)}, the columns of {source}.")
     return list(range(first - 1, last))
 
 
-def _position(part: str, names: Sequence[str], source: str, option: str) -> int:
-    if part in names:
-        return _exact(part, names, source)
-    if part.isdecimal() and 1 <= int(part) <= len(names):
-        return int(part) - 1
-    raise ValueError(f"--{option}={part}: {source} has no such column; it has {listed(names)}.")
+def _position(item: str, names: Sequence[str], source: str, option: str) -> int:
+    if item in names:
+        return _exact(item, names, source)
+    if item.isdecimal() and 1 <= int(item) <= len(names):
+        return int(item) - 1
+    raise ValueError(f"--{option}={item}: {source} has no such column; it has {listed(names)}.")
 
 
 def _exact(name: str, names: Sequence[str], source: str) -> int:
@@ -109,12 +109,12 @@ def _exact(name: str, names: Sequence[str], source: str) -> int:
     return names.index(name)
 
 
-def _check(chosen: list[int], label: int | None, names: Sequence[str], source: str) -> None:
+def _check_chosen(chosen: list[int], label: int | None, names: Sequence[str], source: str) -> None:
     if not chosen:
         raise ValueError(f"{source} has no columns to cluster.")
     if len(set(chosen)) < len(chosen):
-        twice = next(i for i in chosen if chosen.count(i) > 1)
-        raise ValueError(f"--columns has column {names[twice] or twice + 1} twice.")
+        repeated = next(i for i in chosen if chosen.count(i) > 1)
+        raise ValueError(f"--columns has column {names[repeated] or repeated + 1} twice.")
     counts = Counter(names)
     for i in chosen:
         if names[i] and counts[names[i]] > 1:

@@ -1,4 +1,4 @@
-"""scikit-learn estimators over the searches: check, convert, run, store."""
+"""scikit-learn estimators for the searches: check, convert, run, store."""
 
 from gputabu.estimators.models import KMeans, QuantizedTabuKMeans, TabuKMeans, TabuSearchClustering
 from gputabu.estimators.storage import load

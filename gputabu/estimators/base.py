@@ -1,4 +1,4 @@
-"""What every estimator does: check, convert, run its search, store, predict."""
+"""The base class of the estimators: check, convert, run the search, store, predict."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from gputabu.data.sources import is_source
 from gputabu.estimators.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.estimators.storage import Storable
 
-#: Labels that are looked at at a time.
+#: Labels counted at once.
 PIECE = 1 << 20
 
 
 class Clusterer(
     Storable, CallbackSupportMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC
 ):
-    """What a fitted clustering with centres can do."""
+    """Base class of the estimators: they have centres, and predict by the nearest one."""
 
     n_clusters: int
     init: Any
@@ -52,7 +52,7 @@ class Clusterer(
     backend: BackendChoice
     device: Devices
 
-    # Where labels go is for the caller alone to say.
+    # Only the caller can say where labels go.
     __metadata_request__fit = {"labels_out": UNUSED}  # noqa: RUF012
     __metadata_request__predict = {"labels_out": UNUSED}  # noqa: RUF012
 
@@ -67,15 +67,15 @@ class Clusterer(
         X : array-like of shape (n_samples, n_features)
             An array of NumPy, CuPy, PyTorch, JAX or any library with DLPack, or a data frame of pandas, Polars, PyArrow
             or cuDF. float32 and float64 are clustered as they are; float16, bfloat16 and integers are widened.
-            What is on a GPU stays there. Results are of the kind that came in; of frames they are arrays, NumPy's or,
-            of cuDF, CuPy's, unless `set_output` asks for frames and series. The path of a file, or anything else that
-            `gputabu.chunked` reads, is not brought into memory.
+            Arrays on a GPU stay there. Results are arrays of the same kind; for frames they are NumPy arrays (for cuDF,
+            CuPy arrays), unless `set_output` asks for frames and series. The path of a file, or anything else that
+            `gputabu.chunked` reads, is not loaded into memory.
         y : ignored
         sample_weight : array-like of shape (n_samples,), optional
-            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, and otherwise
-            absent.
+            Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, but otherwise
+            ignored.
         labels_out : path or (n_samples,) array of int32 or int64, optional
-            Where to write `labels_`: an array, such as a memory map, or a .npy file that is made.
+            Where to write `labels_`: an array, such as a memory map, or the path of a new .npy file.
 
         Returns
         -------
@@ -84,17 +84,17 @@ class Clusterer(
         points = self._as_points(X, sample_weight, reset=True)
         verbose, restarts = self._verbosity(), self._restarts()
         search = self._checked(points.shape, self._seed())
-        labels_to = labels_file(labels_out, points.n)
+        destination = labels_file(labels_out, points.n)
         steps = search.max_iter * self._n_batches(search, points, restarts)
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            found = self._run(points, search, restarts, callback)
-        self._store(found)
-        if labels_to is None:
-            self.labels_ = self._labelled(found.labels, X)
+            clustering = self._run(points, search, restarts, callback)
+        self._store(clustering)
+        if destination is None:
+            self.labels_ = self._labelled(clustering.labels, X)
         else:
-            self.labels_ = written(to_numpy(found.labels), labels_to)
+            self.labels_ = written(to_numpy(clustering.labels), destination)
         if tasks is not None:
             tasks.end()
         return self
@@ -102,8 +102,8 @@ class Clusterer(
     def predict(self, X: Any, *, labels_out: Any = None) -> Any:
         """The nearest cluster of every sample, the lowest number on ties.
 
-        After `set_output(transform="pandas")` or `"polars"` it is a Series called "cluster", in pandas with the index
-        of `X`; so are the `labels_` of fits from then on.
+        After `set_output(transform="pandas")` or `"polars"` it returns a Series named "cluster", in pandas with the
+        index of `X`. The `labels_` of later fits are such a Series too.
 
         Parameters
         ----------
@@ -128,10 +128,14 @@ class Clusterer(
         Name: cluster, dtype: int32
         """
         points = self._points(X)
-        out = labels_file(labels_out, points.n)
+        destination = labels_file(labels_out, points.n)
         with open_backend(points, self.backend, self.device) as backend:
             labels = backend.fetch_labels(backend.label(self._centers()[None]), 0)
-        return self._labelled(as_caller_array(labels, points), X) if out is None else written(to_numpy(labels), out)
+        return (
+            self._labelled(as_caller_array(labels, points), X)
+            if destination is None
+            else written(to_numpy(labels), destination)
+        )
 
     def transform(self, X: Any) -> Any:
         """Euclidean distance of every sample to every centre.
@@ -143,13 +147,15 @@ class Clusterer(
         Returns
         -------
         distances : array or, by `set_output`, data frame of shape (n_samples, n_clusters)
-            Of the kind of `X`, and of its dtype; infinite where that is float32 and they are beyond its range.
+            Of the kind and dtype of `X`. Distances beyond the range of float32 are infinite there.
         """
         points = self._points(X)
         with open_backend(points, self.backend, self.device) as backend:
-            found = backend.distances(self._centers())
-        wrapped = _get_output_config("transform", self)["dense"] != "default"  # by scikit-learn, which reads NumPy
-        return to_numpy(found) if wrapped else as_caller_array(found, points)
+            distances = backend.distances(self._centers())
+        wrapped = (
+            _get_output_config("transform", self)["dense"] != "default"
+        )  # by scikit-learn, which needs NumPy arrays
+        return to_numpy(distances) if wrapped else as_caller_array(distances, points)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Minus J of `X` at the centres found; higher is better.
@@ -169,11 +175,11 @@ class Clusterer(
             return -float(backend.objective(centers, backend.label(centers))[0])
 
     def to_sklearn(self) -> sklearn.cluster.KMeans:
-        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that know only that one.
+        """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that need that class.
 
-        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's own arithmetic: a
-        sample that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of
-        scikit-learn it wants samples in the dtype that it was fitted with. Fitted again, it goes on from these centres.
+        Centres, labels, inertia and names of features are the same. It predicts by scikit-learn's arithmetic: a sample
+        that is equally far from two centres, up to rounding, may get the other label. Like any KMeans of scikit-learn
+        it needs samples in the dtype that it was fitted with. Fitted again, it starts from these centres.
 
         Returns
         -------
@@ -190,20 +196,23 @@ class Clusterer(
         centers = to_numpy(self.cluster_centers_).copy()
         model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
         model.cluster_centers_ = centers
-        if hasattr(self, "labels_"):  # which stay with Dask's workers
+        if hasattr(self, "labels_"):  # with Dask, labels stay on the workers
             model.labels_ = to_numpy(self.labels_).copy()
         model.inertia_, model.n_iter_, model.n_features_in_ = self.inertia_, self.n_iter_, self.n_features_in_
         if hasattr(self, "feature_names_in_"):
             model.feature_names_in_ = self.feature_names_in_.copy()
-        model._n_features_out, model._n_threads = len(centers), _openmp_effective_n_threads()  # as its own `fit` does
+        model._n_features_out, model._n_threads = (
+            len(centers),
+            _openmp_effective_n_threads(),
+        )  # as `fit` of that class does
         return model
 
     @abstractmethod
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
-        """The search that the parameters ask for, checked."""
+        """The search with these parameters, which are checked."""
 
     def _checked(self, shape: Shape, seed: int) -> Search:
-        """`_search`, where there are enough points for so many clusters."""
+        """`_search`, after checking that there are enough points for `n_clusters`."""
         return self._search(shape, check_n_clusters(self.n_clusters, shape.n), seed)
 
     def _monitor(self, callback: Callback | None) -> Monitor:
@@ -214,8 +223,8 @@ class Clusterer(
         return run_restarts(points, search, restarts, monitor, backend=self.backend, device=self.device)
 
     def _n_batches(self, search: Search, points: Points, restarts: int) -> int:
-        """In how many batches the restarts run, at the most."""
-        if callable(self.backend):  # which may have a tuning of its own
+        """The largest number of batches that the restarts run in."""
+        if callable(self.backend):  # it may have its own tuning
             return restarts
         return len(list(batches(range(restarts), search.width(points), Tuning())))
 
@@ -223,12 +232,12 @@ class Clusterer(
         return check_int("verbose", int(self.verbose) if self.verbose is True else self.verbose, 0)
 
     def _restarts(self) -> int:
-        """The number of restarts that `n_init` stands for, as in scikit-learn."""
-        given = not isinstance(self.init, str)
+        """The number of restarts by `n_init`, as in scikit-learn."""
+        explicit = not isinstance(self.init, str)
         if isinstance(self.n_init, str) and self.n_init == "auto":
-            return 1 if given or self.init == "k-means++" else 10
+            return 1 if explicit or self.init == "k-means++" else 10
         restarts = check_int("n_init", self.n_init, 1)
-        if given and restarts > 1:
+        if explicit and restarts > 1:
             warnings.warn(
                 f"init is an array, so n_init={restarts} restarts would be the same: only one is made.",
                 RuntimeWarning,
@@ -246,9 +255,9 @@ class Clusterer(
             )
         return seed
 
-    def _store(self, found: Clustering) -> Self:
-        k = found.centers.shape[0]
-        distinct = _count_distinct(to_numpy(found.labels), k)
+    def _store(self, clustering: Clustering) -> Self:
+        k = clustering.centers.shape[0]
+        distinct = _count_distinct(to_numpy(clustering.labels), k)
         if distinct < k:
             warnings.warn(
                 f"Number of distinct clusters ({distinct}) found smaller than n_clusters "
@@ -256,15 +265,15 @@ class Clusterer(
                 ConvergenceWarning,
                 stacklevel=3,
             )
-        self.labels_ = found.labels
-        self.cluster_centers_ = found.centers
-        self.inertia_ = found.inertia
-        self.inertias_ = found.inertias
-        self.n_iter_ = found.n_iter
-        self.restart_ = found.restart
-        self.trace_ = found.trace
-        self.stop_ = found.stop
-        self.backend_ = found.backend
+        self.labels_ = clustering.labels
+        self.cluster_centers_ = clustering.centers
+        self.inertia_ = clustering.inertia
+        self.inertias_ = clustering.inertias
+        self.n_iter_ = clustering.n_iter
+        self.restart_ = clustering.restart
+        self.trace_ = clustering.trace
+        self.stop_ = clustering.stop
+        self.backend_ = clustering.backend
         return self
 
     def _points(self, X: Any, sample_weight: Any = None) -> Points:
@@ -272,10 +281,10 @@ class Clusterer(
         return self._as_points(X, sample_weight, reset=False)
 
     def _as_points(self, X: Any, sample_weight: Any, reset: bool) -> Points:
-        """Check `X` as scikit-learn does; arrays on a GPU and files, which it cannot read, as it would."""
-        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # only names
+        """Check `X` with scikit-learn. Arrays on a GPU and files, which it cannot read, get the same checks here."""
+        validate_data(self, X, reset=reset, skip_check_array=True, ensure_2d=False)  # names only
         check = partial(check_array, estimator=self, input_name="X", dtype="numeric", order="C")
-        with np.errstate(invalid="ignore"):  # scikit-learn adds all values up, which may come to infinity less infinity
+        with np.errstate(invalid="ignore"):  # scikit-learn sums all values, which may give infinity minus infinity
             points = as_points(X, sample_weight, None if is_source(X) else check)
         if reset:
             self.n_features_in_ = points.d
@@ -287,7 +296,7 @@ class Clusterer(
         return points
 
     def _labelled(self, labels: Any, X: Any) -> Any:
-        """Labels in the kind that `X` came in, or as `set_output` asks for them: a Series with its index."""
+        """Labels as they are, or, if `set_output` asks for it, as a Series with the index of `X`."""
         library = getattr(self, "_sklearn_output_config", {}).get("transform", "default")
         return labels if library == "default" else frames.labelled(to_numpy(labels), X, library)
 
@@ -305,7 +314,7 @@ class Clusterer(
 
 
 def _count_distinct(labels: np.ndarray, k: int) -> int:
-    """How many of K clusters have samples; labels may be in a file, and are looked at in pieces."""
+    """How many of K clusters have samples. Labels may be in a file, so they are read in pieces."""
     seen = np.zeros(k, np.bool_)
     for a in range(0, len(labels), PIECE):
         seen[labels[a : a + PIECE]] = True
@@ -313,7 +322,7 @@ def _count_distinct(labels: np.ndarray, k: int) -> int:
 
 
 def seed_of(random_state: Any) -> int:
-    """The 64-bit seed that `random_state` stands for; an int is itself."""
+    """The 64-bit seed for `random_state`; an int is the seed itself."""
     if isinstance(random_state, (int, np.integer)) and not isinstance(random_state, bool):
         return check_int("random_state", random_state, 0, 2**64 - 1)
     if isinstance(random_state, np.random.Generator):

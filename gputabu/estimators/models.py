@@ -1,4 +1,4 @@
-"""The estimators: each is the parameters of one search, with scikit-learn's interface (`base`)."""
+"""The estimators. Each has the parameters of one search, with scikit-learn's interface (`base`)."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from gputabu.estimators.parameters import documented
 class TabuKMeans(Clusterer):
     """K-Means clustering by a tabu search that relocates centres: what most people should use.
 
-    An iteration takes one centre away and puts a data point in its place, wherever that is best, also if J rises. What
-    was just done may not be undone, so the search leaves local minima that K-Means is caught in. The best solution is
-    then refined by K-Means and by moves of single samples. Give it time (`max_time`) for the lowest J, above all with
+    An iteration removes one centre and puts a data point in its place, by the best such move, even if J rises. Recent
+    moves may not be undone, so the search leaves the local minima in which K-Means gets stuck. The best solution is
+    then refined by K-Means and by moves of single samples. For the lowest J give it time (`max_time`), above all with
     many clusters.
 
     Parameters
     ----------
     n_clusters : int, default=8
     init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        Where a restart begins. K-Means from there is the start of the search.
+        Start of a restart. K-Means from there gives the first solution of the search.
     n_init : int or "auto", default="auto"
         Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
         whatever their number.
@@ -41,13 +41,13 @@ class TabuKMeans(Clusterer):
     %(max_time)s
     %(target)s
     candidates : int, default=7
-        Samples drawn per iteration as places for a centre.
+        Samples drawn per iteration as candidates for a centre.
     tenure : int, optional
-        Moves for which a centre that was placed stays; by default half of `n_clusters`.
+        Number of moves for which a new centre may not be moved again; by default half of `n_clusters`.
     go_back : int, default=60
-        Iterations without a better solution after which the search returns to the best of late.
+        Iterations without a better solution after which the search returns to the best recent one.
     returns : int, default=20
-        Returns to one and the same solution after which the search stays away from it.
+        Number of returns to the same solution after which the search gives it up.
     refine : {"hartigan", "lloyd"}, default="hartigan"
         Refine the best solution by K-Means ("lloyd"), or by K-Means and then single moves: samples change cluster, one
         at a time, until no such move lowers J.
@@ -129,14 +129,14 @@ class QuantizedTabuKMeans(Clusterer):
     """K-Means clustering by tabu search with quantized means (QM-TS): the paper's algorithm, with its settings.
 
     Centres are restricted to data points, the quantized means. An iteration moves each to the best sample of its own
-    cluster that was not its mean before, also if J rises. The best solution is then refined by K-Means. Use it to
+    cluster that was not its mean before, even if J rises. The best solution is then refined by K-Means. Use it to
     reproduce the paper, or for a quick result with few clusters; `TabuKMeans` finds a lower J with many.
 
     Parameters
     ----------
     n_clusters : int, default=8
     init : {"random", "k-means++"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        Where a restart begins. Centres that are not data points are moved to the nearest one.
+        Start of a restart. Centres that are not data points are moved to the nearest one.
     n_init : int or "auto", default="auto"
         Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
         whatever their number.
@@ -147,10 +147,10 @@ class QuantizedTabuKMeans(Clusterer):
     %(max_time)s
     %(target)s
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
-        Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means and then
+        Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means, then
         single moves: samples change cluster, one at a time, until no such move lowers J.
     scope : {"cluster", "global"}, default="cluster"
-        Whether a sample that was the mean of a cluster is forbidden to that cluster, or to all.
+        Whether a former mean of a cluster is forbidden as a mean of that cluster, or of all clusters.
     n_neighbors : int, default=1
         Neighbours evaluated per iteration; the best of them is moved to.
     %(execution)s
@@ -159,7 +159,7 @@ class QuantizedTabuKMeans(Clusterer):
     ----------
     %(attributes)s
     center_indices_ : ndarray of shape (n_clusters,)
-        The quantized means that the centres were refined from: rows of `X`.
+        The quantized means from which the centres were refined: rows of `X`.
 
     See Also
     --------
@@ -224,39 +224,39 @@ class QuantizedTabuKMeans(Clusterer):
             refine=self.refine, scope=self.scope, n_neighbors=self.n_neighbors, seed=seed,
         )  # fmt: skip
 
-    def _store(self, found: Clustering) -> Self:
-        self.center_indices_ = found.center_indices
-        return super()._store(found)
+    def _store(self, clustering: Clustering) -> Self:
+        self.center_indices_ = clustering.center_indices
+        return super()._store(clustering)
 
 
 @documented
 class TabuSearchClustering(Clusterer):
-    """Clustering by tabu search over labellings (TSC), the classic that QM-TS is measured against.
+    """Clustering by tabu search over labellings (TSC), the classic method that QM-TS is compared with.
 
-    Each iteration tries random changes of the labels of some samples and moves to the best that is not among the
-    latest labellings. It needs many more iterations than `QuantizedTabuKMeans` and ends higher; use it to compare.
+    Each iteration tries random changes of the labels of some samples and moves to the best labelling that is not tabu.
+    It needs many more iterations than `QuantizedTabuKMeans` and ends with a higher J; use it for comparisons.
 
     Parameters
     ----------
     n_clusters : int, default=8
     init : "random" or (n_samples,) labels from 0 to n_clusters - 1, default="random"
-        The labelling that a restart begins with.
+        The first labelling of a restart.
     n_init : int or "auto", default="auto"
         Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
-        whatever their number; from labels that are given, restarts take different ways.
+        whatever their number. Restarts from given labels differ, too.
     max_iter : int, default=1000
-        Iterations of the tabu search (IT_max), all of which are made.
+        Iterations of the tabu search (IT_max). All of them are made.
     n_trials : int, default=20
         Trial labellings per iteration (NTS).
     tenure : int, default=15
-        For how many accepted labellings one stays forbidden (MTLS).
+        Number of accepted labellings for which one stays tabu (MTLS).
     keep : float, default=0.95
         Probability that a sample keeps its label in a trial (P), at least 0 and below 1.
     refine : {"lloyd", "hartigan", None}, default="lloyd"
         Refine the best labelling by K-Means, by K-Means and then single moves (samples change cluster, one at a time,
-        until no such move lowers J), or return it as it was found, as in the paper. Then a sample need not be
-        in the cluster whose centre is nearest, so that `labels_` differ from `predict(X)`, and `inertia_` is J of
-        `labels_`, above `-score(X)`.
+        until no such move lowers J), or return it unchanged, as in the paper. Then a sample need not be in the cluster
+        with the nearest centre: `labels_` differ from `predict(X)`, and `inertia_` is J of `labels_`, which is above
+        `-score(X)`.
     %(execution)s
 
     Attributes
@@ -265,7 +265,7 @@ class TabuSearchClustering(Clusterer):
 
     Notes
     -----
-    A cluster without samples, which `refine=None` may leave, is centred at the mean of all.
+    With `refine=None` a cluster may have no samples. Its centre is then the mean of all samples.
 
     References
     ----------
@@ -321,7 +321,7 @@ class TabuSearchClustering(Clusterer):
         )  # fmt: skip
 
     def _restarts(self) -> int:
-        """As for the others, but restarts from labels that are given are not the same."""
+        """As for the other estimators, but restarts from given labels differ."""
         if isinstance(self.n_init, str) and self.n_init == "auto":
             return 10 if isinstance(self.init, str) else 1
         return check_int("n_init", self.n_init, 1)
@@ -329,7 +329,7 @@ class TabuSearchClustering(Clusterer):
 
 @documented
 class KMeans(Clusterer):
-    """K-Means by Lloyd's algorithm, on every backend with the same bits.
+    """K-Means by Lloyd's algorithm, with the same bits on every backend.
 
     Parameters
     ----------
@@ -343,7 +343,7 @@ class KMeans(Clusterer):
         Stop when the centres together move less than `tol` times the mean variance of the features; 0
         stops only when no sample changes cluster.
     refine : {None, "hartigan"}, default=None
-        "hartigan" goes on where K-Means ended: samples move to another cluster, one at a time, until no such move
+        "hartigan" continues after K-Means: samples move to another cluster, one at a time, until no such move
         lowers J. `n_iter_` and `trace_` are those of K-Means.
     %(execution)s
 

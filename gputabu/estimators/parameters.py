@@ -1,4 +1,4 @@
-"""What the estimators have in common: the description of the parameters and attributes they share."""
+"""Descriptions of the parameters and attributes that the estimators share."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ SHARED = {
         """,
     "max_time": """
         max_time : float, optional
-            Seconds after which the search stops with the best it has found. Only then may two fits differ. Refining
-            the best may take a tenth of it more.
+            Seconds after which the search stops with the best solution so far. Only then may two fits differ. The
+            refinement of the best solution may take another tenth of this time.
         """,
     "execution": """
         backend : {"auto", "cuda", "numba", "numpy"}, default="auto"
-            What computes. The result is the same, bit for bit. A backend asked for by name never falls back.
+            All backends give the same result, bit for bit. A backend asked for by name never falls back.
         device : int, sequence of int or "all", optional
             Which GPU, or several that share the rows. By default the current one, or the one that `X` is on.
         random_state : int, RandomState or None, default=None
         verbose : int, default=0
-            1 logs the course of the fit, 2 every iteration.
+            1 logs the progress of the fit, 2 every iteration.
         checkpoint : path, optional
-            A file that keeps the state of the fit, written every half minute. If the file exists, the fit goes on from
-            it, with the same bits as if it had never stopped. It must be of the same samples and parameters, and
-            `random_state` an integer.
+            A file for the state of the fit, written every half minute. If the file exists, the fit continues from it,
+            with the same bits as if it had never stopped. Samples and parameters must be the same, and `random_state`
+            an integer.
         progress : bool, default=False
-            Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+            Show a progress bar on stderr, or a line every few seconds if stderr is not a terminal.
         callback : function, optional
             Called with a `Progress` after every iteration. It ends the fit by returning True; `stop_` then says so.
         """,
@@ -51,7 +51,7 @@ SHARED = {
         stop_ : Stop
             Why the search stopped.
         backend_ : str
-            What computed it.
+            The backend that computed it.
         """,
 }
 

@@ -1,7 +1,7 @@
-"""scikit-learn's own callbacks (`set_callbacks`, from 1.9 on), where it has them.
+"""Support for scikit-learn's own callbacks (`set_callbacks`, from 1.9 on).
 
-A fit is a task, and every iteration of the search a subtask of it. The protocol is experimental there; what is used of
-it is here. Hooks are not given a `fitted_estimator`: between iterations there is none.
+A fit is a task, and every iteration of the search a subtask of it. The protocol is experimental, so only this module
+uses it. Hooks get no `fitted_estimator`: between iterations there is none.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ except ImportError:  # before 1.9
 
 
 class FitTasks:
-    """The tasks of one fit, for the callbacks that were set on the estimator."""
+    """The tasks of one fit, for the callbacks set on the estimator."""
 
     def __init__(self, estimator: Any, max_iter: int, data: dict[str, Any]) -> None:
         self.estimator, self.data = estimator, data
@@ -34,7 +34,7 @@ class FitTasks:
         self.fit.call_on_fit_task_end(estimator=self.estimator, **self.data)
 
     def joined(self, callback: Callback | None) -> Callback:
-        """The estimator's own callback, if any, and the hooks: any of them may end the fit."""
+        """One callback for the estimator's own `callback`, if any, and the hooks: any of them may end the fit."""
 
         def both(progress: Progress) -> Any:
             answer = None if callback is None else callback(progress)
@@ -51,5 +51,5 @@ class FitTasks:
 
 
 def fit_tasks(estimator: Any, max_iter: int, data: dict[str, Any]) -> FitTasks | None:
-    """The tasks of a fit, if somebody has asked to hear of them."""
+    """The tasks of a fit, if callbacks are set."""
     return FitTasks(estimator, max_iter, data) if getattr(estimator, "_skl_callbacks", None) else None

@@ -1,4 +1,4 @@
-"""Models in files: parameters and what was fitted, in an archive (`gputabu.core.archive`)."""
+"""Models in files: parameters and fitted attributes in an archive (`gputabu.core.archive`)."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from gputabu.core.atomic_files import reason
 from gputabu.core.results import Stop, Trace
 from gputabu.core.validation import check_labels
 
-#: Version of the format. Readers know all up to their own.
+#: Version of the format. A reader knows all versions up to its own.
 VERSION = 1
-#: The file in the archive that says what the others are.
+#: The file in the archive that describes the others.
 HEAD = "model.json"
 
 
 class Storable:
-    """A scikit-learn estimator with centres that can be saved."""
+    """Mixin: a scikit-learn estimator with centres that can be saved."""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted model to a file, from which `gputabu.load` reads it.
+        """Write the fitted model to a file that `gputabu.load` reads.
 
-        The file holds numbers and text, no code, and may be read where there is no GPU. It is a .npz archive whatever
-        its name. It is written whole or not at all.
+        The file holds numbers and text, but no code, and can be read without a GPU. It is a .npz archive whatever its
+        name. It is written atomically.
 
         Parameters
         ----------
         path : str or path
-            The file, which is replaced where there is one; nothing is appended to its name.
+            The file, which is replaced if it exists. Nothing is appended to its name.
 
         Warns
         -----
@@ -62,8 +62,10 @@ class Storable:
         """
         check_is_fitted(self)
         name = type(self).__name__
-        if kinds().get(name) is not type(self):
-            raise TypeError(f"this {name} cannot be saved: the name stands for {kinds()[name].__module__}.{name}.")
+        if storable_classes().get(name) is not type(self):
+            raise TypeError(
+                f"this {name} cannot be saved: the name stands for {storable_classes()[name].__module__}.{name}."
+            )
         writer = _Writer()
         head = {
             "version": VERSION,
@@ -76,7 +78,7 @@ class Storable:
 
 
 def load(path: str | os.PathLike[str]) -> Any:
-    """Read a model that its method `save` wrote.
+    """Read a model that was written by its method `save`.
 
     Parameters
     ----------
@@ -85,7 +87,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     Returns
     -------
     model : KMeans, TabuKMeans, QuantizedTabuKMeans, TabuSearchClustering, or a class derived from one of them
-        Fitted, with NumPy arrays; its predictions are those of the model that was saved, bit for bit.
+        Fitted, with NumPy arrays. Its predictions equal those of the saved model, bit for bit.
 
     Raises
     ------
@@ -115,19 +117,19 @@ def load(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def kinds() -> dict[str, type[Any]]:
-    """The classes that a file may name, by name: those of this package, and what was derived from them."""
-    found: dict[str, type[Any]] = {}
-    for kind in _below(Storable):
-        if not (isabstract(kind) or kind.__name__.startswith("_")):
-            found.setdefault(kind.__name__, kind)
-    return found
+def storable_classes() -> dict[str, type[Any]]:
+    """The classes that a file may name: those of this package and classes derived from them."""
+    classes: dict[str, type[Any]] = {}
+    for cls in _subclasses(Storable):
+        if not (isabstract(cls) or cls.__name__.startswith("_")):
+            classes.setdefault(cls.__name__, cls)
+    return classes
 
 
-def _below(kind: type[Any]) -> Iterator[type[Any]]:
-    for child in kind.__subclasses__():
+def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    for child in cls.__subclasses__():
         yield child
-        yield from _below(child)
+        yield from _subclasses(child)
 
 
 class _Writer(Writer):
@@ -147,7 +149,7 @@ class _Writer(Writer):
         return plain
 
     def fitted(self, model: Any) -> dict[str, Any]:
-        """All that `fit` has left: by scikit-learn's rule, names that end with an underscore."""
+        """All fitted attributes: by scikit-learn's rule, names that end with an underscore."""
         names = [name for name in vars(model) if name.endswith("_") and not name.startswith("_")]
         return {name: self.plain(getattr(model, name), name) for name in names}
 
@@ -157,14 +159,14 @@ class _Writer(Writer):
 
 def _model(reader: Reader) -> Any:
     head = reader.head(HEAD, VERSION)
-    name, known = head["estimator"], kinds()
-    if name not in known:
-        raise Refused(f"holds a {name!r}, which is none of {', '.join(known)}; import the module that defines it.")
+    name, classes = head["estimator"], storable_classes()
+    if name not in classes:
+        raise Refused(f"holds a {name!r}, which is none of {', '.join(classes)}; import the module that defines it.")
     parameters = {key: reader.value(plain) for key, plain in head["parameters"].items()}
-    name, parameters = _renamed(name, parameters)
-    for key in sorted(parameters.keys() - known[name]().get_params().keys()):
+    name, parameters = _upgraded(name, parameters)
+    for key in sorted(parameters.keys() - classes[name]().get_params().keys()):
         raise Refused(f"has a parameter {key!r} that {name} does not know; it is from another version of gputabu.")
-    model = known[name](**parameters)
+    model = classes[name](**parameters)
     for key, plain in head["fitted"].items():
         if not key.endswith("_") or key.startswith("_"):
             raise ValueError(f"{key!r} is not the name of a fitted attribute")
@@ -175,28 +177,28 @@ def _model(reader: Reader) -> Any:
     return model
 
 
-def _renamed(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """What a model is called now: until 0.1, TabuKMeans was both searches, told apart by a parameter."""
+def _upgraded(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The current name and parameters. Until 0.1, TabuKMeans was both searches, distinguished by a parameter."""
     if "neighbourhood" not in parameters:
         return name, parameters
     relocation = parameters["neighbourhood"] == "relocation"
-    gone = {"neighbourhood", *(("scope", "n_neighbors") if relocation else ())}
-    kept = {key: value for key, value in parameters.items() if key not in gone}
+    removed = {"neighbourhood", *(("scope", "n_neighbors") if relocation else ())}
+    current = {key: value for key, value in parameters.items() if key not in removed}
     if relocation:
-        return name, kept
-    if kept.get("patience", 0) is None:  # a quarter of max_iter, then
-        kept["patience"] = max(1, kept["max_iter"] // 4)
-    return "QuantizedTabuKMeans" if name == "TabuKMeans" else name, kept
+        return name, current
+    if current.get("patience", 0) is None:  # it meant a quarter of max_iter
+        current["patience"] = max(1, current["max_iter"] // 4)
+    return "QuantizedTabuKMeans" if name == "TabuKMeans" else name, current
 
 
 def _check(model: Any) -> None:
-    """Raise where what was fitted does not go together."""
+    """Raise if the fitted attributes do not fit together."""
     k, d = model.cluster_centers_.shape
     if model.cluster_centers_.dtype not in (np.float32, np.float64) or not np.isfinite(model.cluster_centers_).all():
         raise ValueError("its centres are not finite numbers")
     if model.n_features_in_ != d or len(getattr(model, "feature_names_in_", range(d))) != d:
         raise ValueError("it has centres of other features than it names")
-    if hasattr(model, "labels_"):  # which stay with Dask's workers
+    if hasattr(model, "labels_"):  # with Dask, labels stay on the workers
         check_labels("labels_", model.labels_, len(model.labels_), k)
     if not (isinstance(model.stop_, Stop) and isinstance(model.trace_, Trace)):
         raise ValueError("it does not say how the search went")

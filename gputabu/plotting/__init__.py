@@ -1,7 +1,7 @@
 """Pictures of a clustering and of the search that found it. Needs Matplotlib: the extra `gputabu[plot]`.
 
-Every picture takes a fitted estimator or a `Clustering` and the Axes to draw in, and returns the Axes; `animation`
-returns a film, which `write` puts into a file.
+Every function takes a fitted estimator or a `Clustering` and the Axes to draw in, and returns the Axes; `animation`
+returns an animation, which `write` writes to a file.
 """
 
 from gputabu.plotting.animation import animation, write

@@ -1,4 +1,4 @@
-"""A clustering in pictures: the clusters, their sizes, and how well the points lie in them."""
+"""Pictures of a clustering: the clusters, their sizes, and the silhouettes of the points."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 
 from gputabu.backend import to_numpy
 from gputabu.core.validation import check_int
-from gputabu.plotting.fitted_data import Subject, fitted, labels_of, weights_of
-from gputabu.plotting.projection import Plane
+from gputabu.plotting.fitted_data import FittedData, fitted, labels_of, weights_of
+from gputabu.plotting.projection import Projection
 from gputabu.plotting.style import CENTRES, RINGS, axes, looks, mark, titled
 from gputabu.selection.criteria import distances, silhouettes
 from gputabu.selection.select_k import sample as sample_of
@@ -18,9 +18,9 @@ from gputabu.selection.select_k import sample as sample_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: More points than MANY are thinned out to SHOWN; more would be ink on ink.
+#: Of more than MANY points, SHOWN are drawn; more would only overlap.
 MANY, SHOWN = 100_000, 50_000
-#: Clusters that there is room to number.
+#: Largest number of clusters with numbers at the axis.
 NUMBERED = 30
 
 
@@ -29,8 +29,8 @@ def clusters(
 ) -> Axes:
     """Draw the points, coloured by cluster, with the centres and the quantized means.
 
-    Above 100 000 points, 50 000 of them at equal steps through the rows are drawn. With more clusters than colours,
-    near ones have different colours.
+    Of more than 100 000 points, 50 000 at equal steps are drawn. If there are more clusters than colours, neighbouring
+    clusters get different colours.
 
     Parameters
     ----------
@@ -40,10 +40,10 @@ def clusters(
     ax : matplotlib Axes, optional
         Where to draw; by default a new figure.
     dims : two features, by name or number, optional
-        What to draw against what. By default the features where there are two, and otherwise the first two
-        principal components of the points drawn. A single feature is drawn along a line; heights then mean nothing.
+        The two axes. By default both features if there are two, and otherwise the first two principal components of
+        the points drawn. A single feature is drawn along a line; heights then mean nothing.
     weights : (N,) array-like, optional
-        The area of a point is in proportion to its weight, up to ten times the average.
+        The area of a point is proportional to its weight, up to ten times the average.
 
     Returns
     -------
@@ -58,21 +58,27 @@ def clusters(
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('feature 0', 'feature 1')
     """
-    subject = Subject.of(X, model, weights)
-    shown = subject.thinned(MANY, SHOWN)
-    drawn = subject.rows(shown)
-    plane = Plane.of(drawn, dims, subject.names)
+    fitted_data = FittedData.of(X, model, weights)
+    shown = fitted_data.thinned(MANY, SHOWN)
+    drawn = fitted_data.rows(shown)
+    projection = Projection.of(drawn, dims, fitted_data.names)
     ax = axes(ax)
-    _scatter(ax, plane.apart(drawn), subject.labels[shown], subject.centers, subject.points.weights_at(shown))
-    mark(ax, plane.places(subject.centers), "centres", **CENTRES)
-    if subject.means is not None:
-        mark(ax, plane.places(subject.rows(subject.means)), "quantized means", **RINGS)
-    plane.name(ax)
-    return titled(ax, f"{subject.points.n:,} points in {len(subject.centers)} clusters")
+    _scatter(
+        ax,
+        projection.spread_out(drawn),
+        fitted_data.labels[shown],
+        fitted_data.centers,
+        fitted_data.points.weights_at(shown),
+    )
+    mark(ax, projection.places(fitted_data.centers), "centres", **CENTRES)
+    if fitted_data.means is not None:
+        mark(ax, projection.places(fitted_data.rows(fitted_data.means)), "quantized means", **RINGS)
+    projection.label_axes(ax)
+    return titled(ax, f"{fitted_data.points.n:,} points in {len(fitted_data.centers)} clusters")
 
 
 def sizes(model: Any, ax: Axes | None = None, *, weights: Any = None) -> Axes:
-    """Draw how many points each cluster has, the largest first, beside an even share.
+    """Draw the number of points in each cluster, the largest first, and an even share as a line.
 
     Parameters
     ----------
@@ -80,7 +86,7 @@ def sizes(model: Any, ax: Axes | None = None, *, weights: Any = None) -> Axes:
     ax : matplotlib Axes, optional
         Where to draw; by default a new figure.
     weights : (N,) array-like, optional
-        Draw the sum of these weights in place of the number of points.
+        Draw the sum of these weights instead of the number of points.
 
     Returns
     -------
@@ -114,10 +120,10 @@ def sizes(model: Any, ax: Axes | None = None, *, weights: Any = None) -> Axes:
 def silhouette(
     X: Any, model: Any, ax: Axes | None = None, *, weights: Any = None, sample: int = 5000, seed: int = 0
 ) -> Axes:
-    """Draw the silhouettes of the points, cluster by cluster: how much nearer its own cluster is than the next.
+    """Draw the silhouettes of the points by cluster: how much nearer the own cluster is than the next one.
 
     A silhouette is 1 deep inside a cluster, 0 between two, and negative where another cluster is nearer on average.
-    No more than a few rows of the distances between points are held at a time.
+    Only a few rows of the distance matrix are in memory at a time.
 
     Parameters
     ----------
@@ -130,9 +136,9 @@ def silhouette(
     weights : (N,) array-like, optional
         A weight of w counts as w points.
     sample : int
-        Where there are more points, silhouettes are those within a sample of this size. It costs its square.
+        If there are more points, silhouettes are computed within a sample of this size. The cost is quadratic in it.
     seed : int
-        Of the sample; the same seed draws the same points.
+        Seed of the sample.
 
     Returns
     -------
@@ -150,37 +156,37 @@ def silhouette(
     >>> plotting.silhouette(X, TabuKMeans(2).fit(X), Figure().subplots()).get_title("left")
     'Silhouettes of 4 points'
     """
-    subject = Subject.of(X, model, weights)
-    n = subject.points.n
-    chosen = sample_of(subject.points, check_int("sample", sample, 2), check_int("seed", seed, 0, 2**64 - 1))
-    labels = subject.labels[chosen]
+    fitted_data = FittedData.of(X, model, weights)
+    n = fitted_data.points.n
+    rows = sample_of(fitted_data.points, check_int("sample", sample, 2), check_int("seed", seed, 0, 2**64 - 1))
+    labels = fitted_data.labels[rows]
     if (labels == labels[0]).all():
         raise ValueError(f"model has all points in cluster {labels[0]}; silhouettes need at least two clusters.")
-    heavy, drawn = subject.points.weights_at(chosen), subject.rows(chosen)
-    values = silhouettes(lambda some: distances(drawn[some], drawn), heavy, labels)
-    mean = float(np.average(values, weights=heavy))
+    sample_weights, drawn = fitted_data.points.weights_at(rows), fitted_data.rows(rows)
+    values = silhouettes(lambda block: distances(drawn[block], drawn), sample_weights, labels)
+    mean = float(np.average(values, weights=sample_weights))
     ax = axes(ax)
-    _knives(ax, values, labels, heavy / heavy.sum(), _colours(model))
+    _knives(ax, values, labels, sample_weights / sample_weights.sum(), _colours(model))
     ax.axvline(mean, color="black", ls="--", lw=1, label=f"mean: {mean:.3f}")
     low = min(0.0, float(values.min()))
     ax.set(xlabel="silhouette", ylabel="cluster", xlim=(max(-1.0, low - 0.05), 1.0))
-    some = f"{len(chosen):,} of {n:,}" if len(chosen) < n else f"{n:,}"
-    return titled(ax, f"Silhouettes of {some} points")
+    count = f"{len(rows):,} of {n:,}" if len(rows) < n else f"{n:,}"
+    return titled(ax, f"Silhouettes of {count} points")
 
 
 def _knives(ax: Axes, values: np.ndarray, labels: np.ndarray, shares: np.ndarray, colours: np.ndarray) -> None:
-    """A shape per cluster, the first on top: as high as its share of the weight, as wide as its silhouettes."""
-    found = np.unique(labels)
-    gap, top, ticks = 0.2 / len(found), 0.0, []
-    for k in found:
-        mine = np.flatnonzero(labels == k)
-        mine = mine[np.argsort(-values[mine], kind="stable")]
-        edges = top + np.concatenate([[0.0], np.cumsum(shares[mine])])
-        ax.stairs(values[mine], edges, orientation="horizontal", fill=True, color=colours[k], lw=0)
+    """One shape per cluster, the first on top. Its height is the share of the weight, its width the silhouettes."""
+    present = np.unique(labels)
+    gap, top, ticks = 0.2 / len(present), 0.0, []
+    for k in present:
+        members = np.flatnonzero(labels == k)
+        members = members[np.argsort(-values[members], kind="stable")]
+        edges = top + np.concatenate([[0.0], np.cumsum(shares[members])])
+        ax.stairs(values[members], edges, orientation="horizontal", fill=True, color=colours[k], lw=0)
         ticks.append((edges[0] + edges[-1]) / 2)
         top = edges[-1] + gap
-    few = len(found) <= NUMBERED
-    ax.set_yticks(ticks if few else [], [str(k) for k in found] if few else [])
+    few = len(present) <= NUMBERED
+    ax.set_yticks(ticks if few else [], [str(k) for k in present] if few else [])
     ax.set_ylim(top, -gap)
 
 
@@ -191,8 +197,8 @@ def _colours(model: Any) -> np.ndarray:
 def _scatter(ax: Axes, places: np.ndarray, labels: np.ndarray, centers: np.ndarray, weights: np.ndarray) -> None:
     size = float(np.clip(40_000 / len(places), 3, 28)) * np.clip(weights / weights.mean(), 0.05, 10)
     colours, markers = looks(centers)
-    for marker in dict.fromkeys(markers):  # all colours at once, so that no cluster lies on top of the others
-        here = markers[labels] == marker
+    for marker in dict.fromkeys(markers):  # all colours at once: no cluster covers the others
+        marked = markers[labels] == marker
         # Rasterized: a vector file with every point would be too large to open.
         style: dict[str, Any] = {"marker": marker, "alpha": 0.7, "linewidths": 0, "rasterized": True}
-        ax.scatter(places[here, 0], places[here, 1], s=size[here], c=colours[labels[here]], **style)
+        ax.scatter(places[marked, 0], places[marked, 1], s=size[marked], c=colours[labels[marked]], **style)

@@ -1,4 +1,4 @@
-"""Methods and numbers of clusters, compared."""
+"""Comparisons of methods, and of numbers of clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from gputabu.selection.select_k import KSelection
 
-#: What criteria are called in a picture.
+#: Names of the criteria in pictures.
 NAMES = {
     "bic": "BIC",
     "aic": "AIC",
@@ -28,12 +28,12 @@ NAMES = {
 
 
 def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_known: float | None = None) -> Axes:
-    """Draw J of many runs, a dot each, over a box per method: median, quartiles, range within 1.5 of their distance.
+    """Draw J of many runs as dots, with a box per method: median, quartiles, and range within 1.5 times their distance.
 
     Parameters
     ----------
     inertias : mapping of str to sequence of float
-        J of every run, by method.
+        J of every run, for each method.
     ax : matplotlib Axes, optional
         Where to draw; by default a new figure.
     best_known : float, optional
@@ -58,8 +58,8 @@ def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_
     for median in drawn["medians"]:
         median.set(color=COLOURS[0], lw=2)
     for place, values in enumerate(inertias.values(), start=1):
-        beside = place + 0.4 * spread(len(values))  # runs that end alike would hide each other
-        ax.scatter(beside, values, s=9, color="0.25", alpha=0.5, linewidths=0, zorder=3)
+        x = place + 0.4 * spread(len(values))  # runs with the same J would hide each other
+        ax.scatter(x, values, s=9, color="0.25", alpha=0.5, linewidths=0, zorder=3)
     ax.set_xticks(range(1, len(inertias) + 1), list(inertias))
     if best_known is not None:
         ax.axhline(best_known, color="black", ls="--", lw=1, zorder=1, label=f"best known: {best_known:.6g}")
@@ -71,8 +71,8 @@ def boxes(inertias: Mapping[str, Sequence[float]], ax: Axes | None = None, best_
 def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str] | None = None) -> Axes:
     """Draw criteria over K, and the K recommended.
 
-    One criterion is drawn in its own units. Several are drawn from their worst value to their best, which is on top,
-    with a dot on the best of each: where they agree, the dots are in line.
+    One criterion is drawn in its own units. Several are scaled from their worst value (bottom) to their best (top). A
+    dot marks the best of each: where they agree, the dots are in line.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str]
     ax : matplotlib Axes, optional
         Where to draw; by default a new figure.
     criteria : sequence of str, optional
-        Columns of `found.table`; by default the criteria that were asked for.
+        Columns of `found.table`; by default the criteria asked for.
 
     Returns
     -------
@@ -109,23 +109,23 @@ def selection(found: KSelection, ax: Axes | None = None, criteria: Sequence[str]
     return titled(ax, "Criteria over K, each from its worst to its best")
 
 
-def _curve(ax: Axes, found: KSelection, name: str, i: int, alone: bool) -> None:
-    """The i-th criterion, in its own units if it is alone."""
-    ks, values, colour = found.table["n_clusters"], found.table[name], COLOURS[list(NAMES).index(name)]
+def _curve(ax: Axes, selection: KSelection, name: str, i: int, alone: bool) -> None:
+    """Draw the i-th criterion, in its own units if it is the only one."""
+    ks, values, colour = selection.table["n_clusters"], selection.table[name], COLOURS[list(NAMES).index(name)]
     if not alone:
         values = _scaled(values, LARGEST_IS_BEST[name])
     elif name == "gap":
-        ax.errorbar(ks, values, found.table["gap_error"], fmt="none", color=colour, capsize=3)
-    likes = found.recommended.get(name)
-    label = NAMES[name] if likes is None else f"{NAMES[name]}: K = {likes}"
+        ax.errorbar(ks, values, selection.table["gap_error"], fmt="none", color=colour, capsize=3)
+    recommended = selection.recommended.get(name)
+    label = NAMES[name] if recommended is None else f"{NAMES[name]}: K = {recommended}"
     ax.plot(ks, values, "o-", ms=4, color=colour, lw=1.3 if i else 2.2, zorder=3 - i / 10, label=label)
     # Rings where criteria agree.
     dot: dict[str, Any] = {"ms": 8 + 2.5 * i, "mec": "white", "mew": 1, "zorder": 4 - i / 10}
-    ax.plot(ks[ks == likes], values[ks == likes], "o", mfc=colour, **dot)
+    ax.plot(ks[ks == recommended], values[ks == recommended], "o", mfc=colour, **dot)
 
 
 def _best_side(chosen: list[str]) -> str:
-    """The title of the vertical axis: which end of it is the good one."""
+    """The title of the vertical axis, which says which end is best."""
     if len(chosen) > 1:
         return ""
     if chosen == ["gap"]:

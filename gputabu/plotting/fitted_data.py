@@ -1,4 +1,4 @@
-"""What is drawn: points, and what a model says of them, on the host."""
+"""The data to draw: points, and what a model was fitted to say about them, on the host."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gputabu.data.points import Points
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class FittedData:
     """Points and their clusters."""
 
     points: Points  # wherever they are
@@ -25,7 +25,7 @@ class Subject:
     names: list[str]  # of the features
 
     @classmethod
-    def of(cls, X: Any, model: Any, weights: Any = None) -> Subject:
+    def of(cls, X: Any, model: Any, weights: Any = None) -> FittedData:
         """Check that `model` is fitted, and to points of this shape."""
         points = as_points(X, weights)
         labels, centers = labels_of(model), to_numpy(fitted(model, "centers")).astype(np.float64)
@@ -42,13 +42,13 @@ class Subject:
             return backend.rows(indices)
 
     def thinned(self, many: int, shown: int) -> np.ndarray:
-        """Row numbers of the points to draw: all, or of more than `many` `shown` at equal steps."""
+        """Row numbers of the points to draw: all, or, of more than `many` points, `shown` of them at equal steps."""
         n = self.points.n
         return np.arange(n) if n <= many else np.arange(shown) * n // shown
 
 
 def fitted(model: Any, name: str) -> Any:
-    """What a Clustering calls `name`, of one or of an estimator; None where the model has no such thing."""
+    """The attribute `name` of a Clustering, or the same attribute of an estimator; None if the model has none."""
     if isinstance(model, Clustering):
         return getattr(model, name)
     check_is_fitted(model)
@@ -61,17 +61,17 @@ def labels_of(model: Any) -> np.ndarray:
 
 
 def weights_of(weights: Any, n: int) -> np.ndarray:
-    """(N,) float64: those given, or ones."""
-    found = check_weights(weights, n)
-    return np.ones(n) if found is None else found
+    """(N,) float64: the checked weights, or ones."""
+    checked = check_weights(weights, n)
+    return np.ones(n) if checked is None else checked
 
 
-def course_of(model: Any) -> tuple[Trace, int]:
-    """The trace of a model, and the row of the restart that won."""
-    course = fitted(model, "trace")
-    if not isinstance(course, Trace):
+def trace_of(model: Any) -> tuple[Trace, int]:
+    """The trace of a model, and its row of the best restart."""
+    trace = fitted(model, "trace")
+    if not isinstance(trace, Trace):
         raise TypeError(f"model={model!r} has no trace; fit an estimator of gputabu.")
-    return course, int(np.flatnonzero(fitted(model, "inertias") == fitted(model, "inertia"))[0])
+    return trace, int(np.flatnonzero(fitted(model, "inertias") == fitted(model, "inertia"))[0])
 
 
 def _names(X: Any, model: Any, d: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a film is made of: what was recorded of a search, at the iterations that are shown."""
+"""The frames of an animation: what a trace recorded of a search, at the iterations shown."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from gputabu.backend import on_gpu, open_backend, to_numpy
 from gputabu.core.results import Trace
 from gputabu.core.validation import check_int, check_matrix
 from gputabu.data.points import Points
-from gputabu.plotting.fitted_data import Subject, course_of, fitted
-from gputabu.plotting.projection import Plane
+from gputabu.plotting.fitted_data import FittedData, fitted, trace_of
+from gputabu.plotting.projection import Projection
 
-#: More points than this are thinned out to as many: every frame draws them anew.
-FILMED = 5000
+#: Of more points, so many are drawn: every frame draws them again.
+MAX_POINTS = 5000
 
 
 @dataclass(frozen=True, slots=True)
-class Footage:
-    """F iterations of one restart, in the plane that they are drawn in."""
+class Frames:
+    """F iterations of one restart, projected to the picture."""
 
     size: str  # of the problem, in words
     shown: np.ndarray  # (F,) iterations
     current: np.ndarray  # (T + 1,) J_n
     best: np.ndarray  # (T + 1,) J_b
     inertia: float  # J after refinement
-    plane: Plane
+    projection: Projection
     points: np.ndarray  # (n, 2)
-    labels: np.ndarray  # (F + 1, n); behind the last iteration those found
-    path: np.ndarray  # (F, K, 2) centres held
-    final: np.ndarray  # (K, 2) centres found
-    centers: np.ndarray  # (K, d) centres found
+    labels: np.ndarray  # (F + 1, n); the last row is the final clustering
+    path: np.ndarray  # (F, K, 2) current centres
+    final: np.ndarray  # (K, 2) final centres
+    centers: np.ndarray  # (K, d) final centres
     tabu: list[np.ndarray] | None  # F times (m, 2)
     leaders: np.ndarray | None  # (F, K, 2) the best quantized means so far
 
@@ -45,107 +45,107 @@ class Footage:
         dims: Sequence[Any] | None,
         row: int,
         shown: np.ndarray,
-        given: Mapping[int, Any] | None,
-    ) -> Footage:
-        """What is known of a row of the trace; `given` are the centres from an iteration on, where it is not."""
-        subject, trace = Subject.of(X, model), course_of(model)[0]
+        centers: Mapping[int, Any] | None,
+    ) -> Frames:
+        """The frames of a row of the trace; `centers` are the centres from an iteration on, if not recorded there."""
+        fitted_data, trace = FittedData.of(X, model), trace_of(model)[0]
         end = int(trace.n_iter[row]) + 1
-        chosen = subject.thinned(FILMED, FILMED)
-        points = subject.rows(chosen)
-        plane = Plane.of(points, dims, subject.names)
-        means = trace.means[row, :end] if trace.means is not None and given is None else None
-        if given is not None:
-            path = _filled(given, subject.centers.shape, end)[shown]
+        drawn = fitted_data.thinned(MAX_POINTS, MAX_POINTS)
+        points = fitted_data.rows(drawn)
+        projection = Projection.of(points, dims, fitted_data.names)
+        means = trace.means[row, :end] if trace.means is not None and centers is None else None
+        if centers is not None:
+            path = _centers_per_iteration(centers, fitted_data.centers.shape, end)[shown]
         elif means is not None:
-            path = subject.rows(means[shown])
+            path = fitted_data.rows(means[shown])
         else:
-            path = np.broadcast_to(subject.centers, (len(shown), *subject.centers.shape))
-        unknown = means is None and given is None
+            path = np.broadcast_to(fitted_data.centers, (len(shown), *fitted_data.centers.shape))
+        unrecorded = means is None and centers is None
         tabu = leaders = None
         if means is not None:
-            tabu = [plane.places(subject.rows(rows)) for rows in _tabu(subject, model, means, shown)]
-            leaders = plane.places(subject.rows(means[leading(trace.best[row, :end])[shown]]))
+            tabu = [projection.places(fitted_data.rows(rows)) for rows in _tabu_rows(fitted_data, model, means, shown)]
+            leaders = projection.places(fitted_data.rows(means[best_iteration(trace.best[row, :end])[shown]]))
         return cls(
-            f"{subject.points.n:,} points in {len(subject.centers)} clusters" + ", as found" * unknown,
+            f"{fitted_data.points.n:,} points in {len(fitted_data.centers)} clusters" + ", as found" * unrecorded,
             shown,
             trace.current[row, :end],
             trace.best[row, :end],
             float(fitted(model, "inertias")[row]),
-            plane,
-            plane.apart(points),
-            _labels(points, path, subject.labels[chosen], unknown),
-            plane.places(path),
-            plane.places(subject.centers),
-            subject.centers,
+            projection,
+            projection.spread_out(points),
+            _labels(points, path, fitted_data.labels[drawn], unrecorded),
+            projection.places(path),
+            projection.places(fitted_data.centers),
+            fitted_data.centers,
             tabu,
             leaders,
         )
 
 
 def iterations(trace: Trace, row: int, frames: int) -> np.ndarray:
-    """At most `frames` iterations, evenly spaced, and that of the last improvement."""
+    """At most `frames` iterations, evenly spaced, and the one of the last improvement."""
     length = int(trace.n_iter[row])
     even = np.linspace(0, length, min(check_int("frames", frames, 2), length + 1)).astype(np.int64)
-    return np.union1d(even, leading(trace.best[row, : length + 1])[-1:])
+    return np.union1d(even, best_iteration(trace.best[row, : length + 1])[-1:])
 
 
-def leading(best: np.ndarray) -> np.ndarray:
-    """The iteration that J_b of every iteration is from: (T + 1,) -> (T + 1,)."""
+def best_iteration(best: np.ndarray) -> np.ndarray:
+    """For every iteration, the one in which its J_b was reached: (T + 1,) -> (T + 1,)."""
     improved = np.concatenate([[False], best[1:] < best[:-1]])
     return np.maximum.accumulate(np.where(improved, np.arange(len(best)), 0))
 
 
-def forbidden(means: np.ndarray, spots: np.ndarray, shared: bool) -> Iterator[np.ndarray]:
-    """The row numbers in the tabu list while M(t) is held, for every t: (T + 1, K) -> T + 1 times (n,).
+def tabu_rows(means: np.ndarray, spots: np.ndarray, shared: bool) -> Iterator[np.ndarray]:
+    """The row numbers in the tabu list while M(t) is current, for every t: (T + 1, K) -> T + 1 times (n,).
 
-    `spots` (T + 1, K) are the same for means that are at the same place.
+    `spots` (T + 1, K) are equal for means at the same place.
 
-    The means alone tell it. M(t) is pushed when the search leaves it; and a mean that was in its row came free by the
-    deletion rule, which cuts the row there. Only a mean that stayed where it was may have stayed for another reason:
-    its cluster is empty, as another mean is at the same place, or (in scope "global") other rows forbid the point.
+    The list follows from the means alone. M(t) is pushed when the search leaves it. If a new mean is in its row, the
+    deletion rule has freed it, and cut the row there. Only a mean that did not move may have stayed for another reason:
+    its cluster is empty, because another mean is at the same place, or (in scope "global") other rows forbid the point.
     """
-    rows: list[dict[int, None]] = [{} for _ in means[0]]  # in the order they were pushed
+    rows: list[dict[int, None]] = [{} for _ in means[0]]  # in the order of pushing
     yield np.empty(0, np.int64)
     for t in range(1, len(means)):
         cuts = []
         for k, (old, new) in enumerate(zip(means[t - 1].tolist(), means[t].tolist(), strict=True)):
-            kept = new == old and (
+            stays = new == old and (
                 spots[t - 1, k] in spots[t - 1, :k] or (shared and any(old in row for row in rows[:k] + rows[k + 1 :]))
             )
-            cuts.append(new if new in rows[k] and not kept else None)
+            cuts.append(new if new in rows[k] and not stays else None)
         for row, cut, old in zip(rows, cuts, means[t - 1].tolist(), strict=True):
             while cut in row:
                 row.popitem()
-            row[old] = None  # where it is already, it stays in its place
+            row[old] = None  # a row number that is in the row already keeps its place
         yield np.array(sorted(set().union(*rows)), np.int64)
 
 
-def _tabu(subject: Subject, model: Any, means: np.ndarray, shown: np.ndarray) -> list[np.ndarray]:
-    """Row numbers that are tabu in the iterations shown."""
-    rows, where = np.unique(means, return_inverse=True)
-    _, place = np.unique(subject.rows(rows), axis=0, return_inverse=True)
-    spots = place.reshape(-1)[where.reshape(means.shape)]
-    wanted = set(shown.tolist())
+def _tabu_rows(fitted_data: FittedData, model: Any, means: np.ndarray, shown: np.ndarray) -> list[np.ndarray]:
+    """The row numbers that are tabu, for each iteration shown."""
+    rows, index = np.unique(means, return_inverse=True)
+    _, spot = np.unique(fitted_data.rows(rows), axis=0, return_inverse=True)
+    spots = spot.reshape(-1)[index.reshape(means.shape)]
+    iterations_shown = set(shown.tolist())
     shared = getattr(model, "scope", "cluster") == "global"
-    return [held for t, held in enumerate(forbidden(means, spots, shared)) if t in wanted]
+    return [tabu for t, tabu in enumerate(tabu_rows(means, spots, shared)) if t in iterations_shown]
 
 
-def _labels(points: np.ndarray, path: np.ndarray, found: np.ndarray, unknown: bool) -> np.ndarray:
-    """Clusters of the points (n, d) in every frame, and in the end those found: (F + 1, n)."""
-    if unknown:
-        return np.broadcast_to(found, (len(path) + 1, len(found)))
+def _labels(points: np.ndarray, path: np.ndarray, final: np.ndarray, unrecorded: bool) -> np.ndarray:
+    """Clusters of the points (n, d) in every frame, followed by the final ones: (F + 1, n)."""
+    if unrecorded:
+        return np.broadcast_to(final, (len(path) + 1, len(final)))
     with open_backend(Points.of(points), "numpy") as backend:
-        return np.stack([*(backend.fetch_labels(backend.label(centers[None]), 0) for centers in path), found])
+        return np.stack([*(backend.fetch_labels(backend.label(centers[None]), 0) for centers in path), final])
 
 
-def _filled(given: Mapping[int, Any], shape: tuple[int, ...], length: int) -> np.ndarray:
-    """The centres of every iteration, (T + 1, K, d): those given for the latest up to it."""
-    known = {}
-    for t in sorted(check_int("centers", t, 0, length - 1) for t in given):
-        known[t] = check_matrix(to_numpy(given[t]) if on_gpu(given[t]) else given[t], "centers")
-        if known[t].shape != shape:
-            raise ValueError(f"centers[{t}] has shape {known[t].shape} and must be {shape}.")
-    if 0 not in known:
-        raise ValueError(f"centers has iterations {list(known)} and must begin with iteration 0.")
-    since = np.searchsorted(list(known), np.arange(length), side="right") - 1
-    return np.stack(list(known.values())).astype(np.float64)[since]
+def _centers_per_iteration(centers: Mapping[int, Any], shape: tuple[int, ...], length: int) -> np.ndarray:
+    """The centres of every iteration, (T + 1, K, d): the latest in `centers` up to it."""
+    checked = {}
+    for t in sorted(check_int("centers", t, 0, length - 1) for t in centers):
+        checked[t] = check_matrix(to_numpy(centers[t]) if on_gpu(centers[t]) else centers[t], "centers")
+        if checked[t].shape != shape:
+            raise ValueError(f"centers[{t}] has shape {checked[t].shape} and must be {shape}.")
+    if 0 not in checked:
+        raise ValueError(f"centers has iterations {list(checked)} and must begin with iteration 0.")
+    latest = np.searchsorted(list(checked), np.arange(length), side="right") - 1
+    return np.stack(list(checked.values())).astype(np.float64)[latest]

@@ -1,4 +1,4 @@
-"""What is drawn against what: two features, two principal components, or one feature along a line."""
+"""Projections of points to two axes: two features, two principal components, or one feature along a line."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from gputabu.plotting.style import spread
 
 
 @dataclass(frozen=True, slots=True)
-class Plane:
-    """Where points of R^d are in a picture."""
+class Projection:
+    """A linear map from R^d to the two axes of a picture."""
 
     origin: np.ndarray  # (d,)
     basis: np.ndarray  # (2, d)
     titles: list[str]  # of the two axes
 
     @classmethod
-    def of(cls, drawn: np.ndarray, dims: Sequence[Any] | None, names: list[str]) -> Plane:
-        """The plane asked for by `dims`: names or numbers of two features; None is the usual one for points (n, d)."""
+    def of(cls, drawn: np.ndarray, dims: Sequence[Any] | None, names: list[str]) -> Projection:
+        """The projection by `dims`, names or numbers of two features; None is the default for points (n, d)."""
         d = drawn.shape[1]
         if dims is None and d > 2:
             return _principal(drawn)
@@ -35,37 +35,37 @@ class Plane:
 
     @property
     def line(self) -> bool:
-        """Whether there is one feature only, and heights mean nothing."""
+        """Whether there is only one feature, so that heights mean nothing."""
         return not self.basis[1].any() and len(self.origin) == 1
 
     def places(self, points: np.ndarray) -> np.ndarray:
         """(..., d) -> (..., 2)"""
         return (points - self.origin) @ self.basis.T
 
-    def apart(self, points: np.ndarray) -> np.ndarray:
-        """As `places`, (n, d) -> (n, 2), where points along a line are spread in height to be seen."""
-        found = self.places(points)
+    def spread_out(self, points: np.ndarray) -> np.ndarray:
+        """As `places`, (n, d) -> (n, 2), but points along a line are spread vertically to be visible."""
+        places = self.places(points)
         if self.line:
-            found[:, 1] = spread(len(found))
-        return found
+            places[:, 1] = spread(len(places))
+        return places
 
-    def name(self, ax: Any) -> None:
-        """Give the axes their titles."""
+    def label_axes(self, ax: Any) -> None:
+        """Set the titles of the axes."""
         ax.set(xlabel=self.titles[0], ylabel=self.titles[1])
         if self.line:
             ax.set(yticks=[], ylim=(-1, 1))
 
 
-def _principal(drawn: np.ndarray) -> Plane:
+def _principal(drawn: np.ndarray) -> Projection:
     """The mean and the two directions of largest variance."""
     mean = drawn.mean(axis=0)
-    # R of QR has the singular values and right vectors of the data, and needs no (N, d) left ones.
-    _, spread, axes = np.linalg.svd(np.linalg.qr(drawn - mean, mode="r"), full_matrices=False)
-    axes = np.vstack([axes, np.zeros((1, drawn.shape[1]))])[:2]  # a single point has but one
-    heaviest = np.abs(axes).argmax(axis=1)
-    axes *= np.where(axes[np.arange(2), heaviest] < 0, -1, 1)[:, None]  # the same side up everywhere
-    share = 100 * np.append(spread, 0.0)[:2] ** 2 / max((spread**2).sum(), np.finfo(float).tiny)
-    return Plane(mean, axes, [f"principal component {i + 1} ({share[i]:.1f} %)" for i in range(2)])
+    # R of QR has the same singular values and right vectors as the data, and no (N, d) left vectors are needed.
+    _, singular_values, axes = np.linalg.svd(np.linalg.qr(drawn - mean, mode="r"), full_matrices=False)
+    axes = np.vstack([axes, np.zeros((1, drawn.shape[1]))])[:2]  # a single point has only one
+    largest = np.abs(axes).argmax(axis=1)
+    axes *= np.where(axes[np.arange(2), largest] < 0, -1, 1)[:, None]  # the same sign on every machine
+    share = 100 * np.append(singular_values, 0.0)[:2] ** 2 / max((singular_values**2).sum(), np.finfo(float).tiny)
+    return Projection(mean, axes, [f"principal component {i + 1} ({share[i]:.1f} %)" for i in range(2)])
 
 
 def _column(dim: Any, names: list[str]) -> int:

@@ -1,4 +1,4 @@
-"""The course of a search: J, iteration by iteration."""
+"""The trace of a search: J by iteration."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gputabu.core.validation import check_int
-from gputabu.plotting.fitted_data import course_of, fitted
+from gputabu.plotting.fitted_data import fitted, trace_of
 from gputabu.plotting.style import COLOURS, axes, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-#: J in the end is of centres in the dtype of the points; a difference like this is no refinement.
+#: The final J is of centres in the dtype of the points; a relative difference up to this is no refinement.
 ROUNDING = 1e-6
-#: Colours of J_n, J_b and of what is worth a look.
+#: Colours of J_n, J_b and the last improvement.
 CURRENT, BEST, LAST = COLOURS[5], COLOURS[0], COLOURS[4]
 
 
 def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = None) -> Axes:
-    """Draw J per iteration: of the restart that won, its best so far, and the other restarts behind it.
+    """Draw J by iteration: current and best so far of the best restart, with the other restarts behind it.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = N
     ax : matplotlib Axes, optional
         Where to draw; by default a new figure.
     restarts : sequence of int, optional
-        Rows of the model's trace to draw behind the winning one; by default all.
+        Rows of the model's trace to draw behind the best one; by default all.
 
     Returns
     -------
@@ -43,20 +43,20 @@ def trace(model: Any, ax: Axes | None = None, restarts: Sequence[int] | None = N
     >>> plotting.trace(model, Figure().subplots(), restarts=[]).get_title("left")
     'Course of the best of 10 restarts'
     """
-    course, won = course_of(model)
-    behind = _behind(restarts, won, course.n_restarts)
+    recorded, best_row = trace_of(model)
+    behind = _behind(restarts, best_row, recorded.n_restarts)
     ax = axes(ax)
     if behind:
         labels = ["_nolegend_"] * (len(behind) - 1) + ["other restarts"]
-        ax.plot(course.current[behind].T, color="0.75", lw=0.6, alpha=0.6, label=labels)
-    steps = course.n_iter[won] + 1
-    _draw(ax, course.current[won, :steps], course.best[won, :steps], fitted(model, "inertia"))
-    many = f"the best of {course.n_restarts} restarts" if course.n_restarts > 1 else "the search"
+        ax.plot(recorded.current[behind].T, color="0.75", lw=0.6, alpha=0.6, label=labels)
+    length = recorded.n_iter[best_row] + 1
+    _draw(ax, recorded.current[best_row, :length], recorded.best[best_row, :length], fitted(model, "inertia"))
+    many = f"the best of {recorded.n_restarts} restarts" if recorded.n_restarts > 1 else "the search"
     return titled(ax, f"Course of {many}")
 
 
 def _draw(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> None:
-    """One restart: J_n, J_b, the iteration from which J_b stayed what it was, and J in the end."""
+    """Draw one restart: J_n, J_b, the last improvement, and the final J."""
     last = int(np.append(0, np.flatnonzero(best[1:] < best[:-1]) + 1)[-1])
     ax.plot(current, color=CURRENT, lw=0.9, label="$J_n$, current")
     ax.step(np.arange(len(best)), best, where="post", color=BEST, lw=2.2, label="$J_b$, best so far")
@@ -66,9 +66,9 @@ def _draw(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> No
 
 
 def finish(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> None:
-    """J in the end, and axes on the scale of this restart: others may begin far above.
+    """Draw the final J, and scale the axes to this restart: others may start far above.
 
-    So may its own start. A few values of J far above the rest are cut off, and the axis says where it began.
+    Its own start may be far above, too. A few values far above the rest are cut off, and the axis says where J began.
     """
     end = "after refinement" if inertia < best[-1] * (1 - ROUNDING) else "in the end"
     ax.axhline(inertia, color="black", ls="--", lw=1, zorder=1.5, label=f"{end}: {inertia:.6g}")
@@ -82,6 +82,6 @@ def finish(ax: Axes, current: np.ndarray, best: np.ndarray, inertia: float) -> N
     ax.locator_params(axis="x", integer=True)
 
 
-def _behind(restarts: Sequence[int] | None, won: int, n_restarts: int) -> list[int]:
+def _behind(restarts: Sequence[int] | None, best_row: int, n_restarts: int) -> list[int]:
     rows = range(n_restarts) if restarts is None else restarts
-    return [row for row in rows if check_int("restarts", row, 0, n_restarts - 1) != won]
+    return [row for row in rows if check_int("restarts", row, 0, n_restarts - 1) != best_row]

@@ -1,1 +1,1 @@
-"""How many clusters: clusterings for several K, and criteria that choose among them."""
+"""The number of clusters: clusterings for several K, and criteria that choose among them."""

@@ -1,4 +1,4 @@
-"""Choosing K (section I): cluster for every K and take the one that a criterion likes best."""
+"""Choosing K (section I): cluster for every K and take the best by a criterion."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from gputabu.selection import criteria
 from gputabu.selection.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
 from gputabu.selection.sweep import METHODS, Plan, Sweep, SweepStep
 
-#: Points of the sample that silhouettes are computed on.
+#: Sample size for silhouettes.
 SAMPLE = 2000
-#: Rows of a reference set that are drawn at once.
+#: Rows of a reference set drawn at once.
 DRAWN = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KSelection:
-    """The clusterings of several K, and which of them to take.
+    """The clusterings of several K, and the recommended one.
 
     Attributes
     ----------
     n_clusters : int
         The recommended K.
     criterion : str
-        The criterion that recommends it: the first asked for, unless an interrupt has left it nothing to judge.
+        The criterion that recommends it: the first one asked for, unless an interrupt left it no K to judge.
     table : dict of str to (M,) array
         A row per K: "n_clusters", "inertia" (J), and a column per criterion computed; "gap" comes with "gap_error".
-        NaN where a criterion is not defined. `pandas.DataFrame(found.table)` is a data frame.
+        NaN where a criterion is not defined. `pandas.DataFrame(selection.table)` is a data frame.
     recommended : dict of str to int
-        The K that every criterion computed would recommend.
+        The K that each computed criterion recommends.
     asked : tuple of str
         The criteria asked for.
     best : Clustering
@@ -52,7 +52,7 @@ class KSelection:
     centers : dict of int to (K, d) array
         The centres of every K.
     interrupted : bool
-        Whether Ctrl-C or a callback ended it before all was done; the table then has fewer rows, at least one.
+        Whether Ctrl-C or a callback ended the search early. The table then has fewer rows, at least one.
     """
 
     n_clusters: int
@@ -81,7 +81,7 @@ class KSelection:
         columns = {name: [f"{value:.5g}" for value in column] for name, column in self.table.items()}
         heads = {name: ["", "K"] if name == "n_clusters" else ["", *name.split("_")][-2:] for name in columns}
         widths = {name: max(map(len, [*heads[name], *column])) for name, column in columns.items()}
-        for line in (0, 1):  # two, so that all criteria fit 80 columns
+        for line in (0, 1):  # two title lines: all criteria fit into 80 columns
             lines.append("  " + "  ".join(f"{heads[name][line]:>{width}}" for name, width in widths.items()))
         for i, k in enumerate(self.table["n_clusters"]):
             mark = "*" if k == self.n_clusters else " "
@@ -112,40 +112,40 @@ def select_k(
     ks : iterable of int
         The numbers of clusters to try, from 1 to N, in any order.
     criterion : str or sequence of str
-        What decides; of several the first, and the others are computed too. AIC, BIC, "calinski_harabasz" and
-        "davies_bouldin" are always computed, the costly "silhouette" and "gap" when asked for.
+        The criterion that decides. Of several the first decides, and the others are computed too. AIC, BIC,
+        "calinski_harabasz" and "davies_bouldin" are always computed, the costly "silhouette" and "gap" on request.
 
         - "bic", "aic" (least): the information criteria for spherical Gaussians of one variance and equal weight,
           −2L + p ln N and −2L + 2p with L = −N ln K − (N·d/2) (ln(2πJ/(N·d)) + 1) and p = K·d + 1. They
-          are for K well below N. K = N, which leaves no variance to estimate, is never recommended. J counts as no
-          less than the rounding of X makes it, so that they are finite where J = 0.
-        - "silhouette" (largest): mean silhouette, on a random sample of 2000 points where N is larger.
+          are meant for K well below N. K = N leaves no variance to estimate and is never recommended. J counts at
+          least as much as the rounding of X can cause, so the criteria are finite where J = 0.
+        - "silhouette" (largest): mean silhouette, on a random sample of 2000 points if N is larger.
         - "calinski_harabasz" (largest), "davies_bouldin" (least): as in scikit-learn. These two and the silhouette
-          are for K from 2 to N − 1, and NaN otherwise.
-        - "gap": the gap statistic, by the first K whose gap is no less than the next one's less its standard error.
-          It compares J with that of points spread evenly over the box of `X`; K = 1 may win if it is in `ks`.
+          are defined for K from 2 to N − 1, and NaN otherwise.
+        - "gap": the gap statistic: the first K whose gap is at least the next one's minus its standard error.
+          It compares J with J of points spread evenly over the box of `X`. K = 1 may win if it is in `ks`.
     weights : (N,) array, optional
-        A weight of w counts as w points, also in the criteria: their sum is the number of points.
+        A weight of w counts as w points, also in the criteria, where the sum of weights is the number of points.
     method : {"k-means", "tabu"}
-        "tabu" continues every start of K-Means by a tabu search from the points nearest to its centres (QM-TS).
+        "tabu" continues each K-Means result with a tabu search (QM-TS) from the points nearest to its centres.
     restarts : int
         Starts per K: the first continues the clustering of the K before, the others are K-Means++.
     references : int
-        Sets of points that the gap statistic compares `X` with. Each costs as much as `X` itself.
+        Number of reference sets for the gap statistic. Each costs as much as `X` itself.
     seed : int
     backend : {"auto", "cuda", "numba", "numpy"}
     device : int, sequence of int or "all", optional
         Which GPU, or several that share the rows; by default the current one, or the one that `X` is on.
     progress : bool
-        Show a progress bar on stderr, or a line every few seconds where that is no terminal.
+        Show a progress bar on stderr, or a line every few seconds if stderr is not a terminal.
     callback : function, optional
-        Called with a `Progress` after every iteration for every K, its `n_clusters`; it ends the search by returning
-        True. See `gputabu.Progress`.
+        Called with a `Progress`, which has the K as `n_clusters`, after every iteration. It ends the search by
+        returning True. See `gputabu.Progress`.
 
     Returns
     -------
     KSelection
-        Ctrl-C or the callback end the search with the K that are finished, and `interrupted` says so.
+        After Ctrl-C or a stop by the callback it holds the K that are finished, and `interrupted` is True.
 
     References
     ----------
@@ -157,8 +157,8 @@ def select_k(
     >>> from sklearn.datasets import make_blobs
     >>> from gputabu import select_k
     >>> X, _ = make_blobs(500, centers=5, cluster_std=0.3, random_state=1)
-    >>> found = select_k(X, range(1, 10))
-    >>> found.n_clusters, found.criterion, found.labels.shape
+    >>> selection = select_k(X, range(1, 10))
+    >>> selection.n_clusters, selection.criterion, selection.labels.shape
     (5, 'bic', (500,))
     """
     monitor = Monitor(callback, progress)
@@ -171,36 +171,42 @@ def select_k(
     )
     asked = check_criteria(criterion, plan.ks, points.total_weight)
     check_int("references", references, 1)
-    ledger = SweepEstimate(plan.ks, 1 + references * ("gap" in asked), restarts)
-    with open_backend(points, backend, device) as opened, monitor.opened(plan.ks[0], ledger):
+    estimate = SweepEstimate(plan.ks, 1 + references * ("gap" in asked), restarts)
+    with open_backend(points, backend, device) as opened, monitor.opened(plan.ks[0], estimate):
         announce(points, plan.ks[-1], range(restarts), opened.name)
-        rungs = Sweep(opened, plan, monitor).climb()
+        steps = Sweep(opened, plan, monitor).run()
         measures = Measures(opened, seed, "silhouette" in asked)
-        rows = [measures.row(rung) for rung in rungs]
+        rows = [measures.row(step) for step in steps]
         table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
         if "gap" in asked:
-            done = replace(plan, ks=plan.ks[: len(rungs)])
-            sets = (unclustered(points, opened.bounds, seed, number) for number in range(references))
-            others = [each for each in (inertias(one, done, backend, device, monitor) for one in sets) if each]
-            table["gap"], table["gap_error"] = criteria.gap(np.maximum(table["inertia"], measures.least), others)
-        liked = recommendations(table, points.total_weight)
-        decisive = next((name for name in (*asked, "bic") if name in liked), asked[0])
-        rung = rungs[plan.ks.index(liked.get(decisive, plan.ks[0]))]
-        best = replace(rung.found, labels=opened.fetch_labels(opened.label(rung.centers[None]), 0))
+            finished = replace(plan, ks=plan.ks[: len(steps)])
+            reference_sets = (reference_points(points, opened.bounds, seed, number) for number in range(references))
+            reference_inertias = [
+                values
+                for reference in reference_sets
+                if (values := inertias(reference, finished, backend, device, monitor))
+            ]
+            table["gap"], table["gap_error"] = criteria.gap(
+                np.maximum(table["inertia"], measures.least), reference_inertias
+            )
+        recommended = recommendations(table, points.total_weight)
+        deciding = next((name for name in (*asked, "bic") if name in recommended), asked[0])
+        step = steps[plan.ks.index(recommended.get(deciding, plan.ks[0]))]
+        best = replace(step.clustering, labels=opened.fetch_labels(opened.label(step.centers[None]), 0))
         return KSelection(
-            n_clusters=len(rung.centers),
-            criterion=decisive,
+            n_clusters=len(step.centers),
+            criterion=deciding,
             table=table,
-            recommended=liked,
+            recommended=recommended,
             asked=asked,
             best=as_caller_arrays(best, points),
-            centers={len(each.centers): as_caller_array(each.found.centers, points) for each in rungs},
+            centers={len(step.centers): as_caller_array(step.clustering.centers, points) for step in steps},
             interrupted=monitor.halted is not None,
         )
 
 
 class Measures:
-    """What is measured of every clustering."""
+    """Measures the clusterings: one row of the table for each."""
 
     def __init__(self, backend: BackendBase, seed: int, silhouette: bool) -> None:
         points = backend.points
@@ -209,24 +215,24 @@ class Measures:
         self.sample = sample(points, SAMPLE, seed)
         self.silhouette = Silhouette(backend.rows(self.sample), points.weights_at(self.sample)) if silhouette else None
 
-    def row(self, rung: SweepStep) -> dict[str, float]:
-        """A row of the table: two passes over the points."""
-        backend, centers = self.backend, rung.centers[None]
+    def row(self, step: SweepStep) -> dict[str, float]:
+        """One row of the table. It takes two passes over the points."""
+        backend, centers = self.backend, step.centers[None]
         labels = backend.blank_labels(1)
         totals = backend.assign(centers, labels).totals
         fit = Fit(
-            k=len(rung.centers),
+            k=len(step.centers),
             d=backend.points.d,
             weight=backend.points.total_weight,
-            inertia=max(rung.inertia, self.least),
+            inertia=max(step.inertia, self.least),
             scatter=backend.scatter,
-            centers=rung.centers,
+            centers=step.centers,
             weights=backend.grid.weights(totals)[0],
             spreads=backend.spreads(centers, labels)[0],
         )
         row = {
             "n_clusters": fit.k,
-            "inertia": rung.inertia,
+            "inertia": step.inertia,
             "bic": criteria.bic(fit),
             "aic": criteria.aic(fit),
             "calinski_harabasz": criteria.calinski_harabasz(fit),
@@ -241,7 +247,7 @@ class Measures:
 
 
 def sample(points: Points, size: int, seed: int) -> np.ndarray:
-    """Row numbers of at most `size` points of positive weight, one at random in each of as many stretches of rows."""
+    """Row numbers of at most `size` points of positive weight: one at random from each of `size` equal row ranges."""
     rows = None if points.weights is None else np.flatnonzero(np.concatenate(points.weights) > 0)
     n = points.n if rows is None else len(rows)
     edges = np.arange(min(n, size) + 1) * n // min(n, size)
@@ -250,42 +256,42 @@ def sample(points: Points, size: int, seed: int) -> np.ndarray:
     return chosen if rows is None else rows[chosen]
 
 
-def unclustered(points: Points, bounds: Bounds, seed: int, number: int) -> Points:
-    """As many points, of the same weights, evenly spread over the box: what the gap statistic compares with."""
+def reference_points(points: Points, bounds: Bounds, seed: int, number: int) -> Points:
+    """A reference set for the gap statistic: as many points, with the same weights, spread evenly over the box."""
     X = np.empty((points.n, points.d), points.dtype)
     for step, a in enumerate(range(0, points.n, DRAWN)):
-        part = X[a : a + DRAWN]
-        words = draws.words(seed, number, part.size, purpose=Purpose.REFERENCE, step=step)
-        part[...] = bounds.low + draws.uniforms(words).reshape(part.shape) * (bounds.high - bounds.low)
+        block = X[a : a + DRAWN]
+        words = draws.words(seed, number, block.size, purpose=Purpose.REFERENCE, step=step)
+        block[...] = bounds.low + draws.uniforms(words).reshape(block.shape) * (bounds.high - bounds.low)
     return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
 
 
 def inertias(points: Points, plan: Plan, backend: str, device: Devices, monitor: Monitor) -> list[float]:
-    """J of every K, or nothing if interrupted."""
+    """J for every K; empty if interrupted."""
     if monitor.halted:
         return []
     with open_backend(points, backend, device) as opened:
         least = criteria.least_inertia(opened.bounds, points.total_weight, points.dtype)
-        found = [max(rung.inertia, least) for rung in Sweep(opened, plan, monitor).climb()]
-    return [] if monitor.halted else found
+        values = [max(step.inertia, least) for step in Sweep(opened, plan, monitor).run()]
+    return [] if monitor.halted else values
 
 
 def recommendations(table: dict[str, np.ndarray], weight: float) -> dict[str, int]:
-    """The K that each criterion of the table likes best, the lowest on ties; none from those that can judge none."""
-    found = {}
+    """The K that each criterion of the table recommends, the lowest on ties; criteria that judge no K are left out."""
+    recommended = {}
     for name, largest in LARGEST_IS_BEST.items():
         if name not in table:
             continue
-        able = [criteria.judges(name, int(k), weight) for k in table["n_clusters"]]
-        rows = np.flatnonzero(able & np.isfinite(table[name]))
+        judged = [criteria.judges(name, int(k), weight) for k in table["n_clusters"]]
+        rows = np.flatnonzero(judged & np.isfinite(table[name]))
         values = table[name][rows]
         if len(rows) == 0:
             continue
         best = int((-values if largest else values).argmin())
         if name == "gap":
             best = criteria.within_one_error(values, table["gap_error"][rows])
-        found[name] = int(table["n_clusters"][rows[best]])
-    return found
+        recommended[name] = int(table["n_clusters"][rows[best]])
+    return recommended
 
 
 def check_ks(ks: object, n_samples: int) -> list[int]:
@@ -301,7 +307,7 @@ def check_ks(ks: object, n_samples: int) -> list[int]:
 
 
 def check_criteria(criterion: object, ks: list[int], weight: float) -> tuple[str, ...]:
-    """The criteria asked for, each of which must be able to judge one of `ks`."""
+    """The criteria asked for. Each must be able to judge at least one of `ks`."""
     names = [criterion] if isinstance(criterion, str) or not isinstance(criterion, Iterable) else list(criterion)
     if not names:
         raise ValueError(f"criterion={criterion!r} must name at least one of {', '.join(map(repr, LARGEST_IS_BEST))}.")

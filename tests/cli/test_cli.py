@@ -233,10 +233,10 @@ def test_select_k_says_what_is_wrong(options, message, blobs_csv):
 
 
 def test_select_k_numbers():
-    assert cli.select.numbers("2:5") == [2, 3, 4, 5]
-    assert cli.select.numbers("2:9:3") == [2, 5, 8]
-    assert cli.select.numbers("7") == [7]
-    assert cli.select.numbers("8, 2") == [8, 2]
+    assert cli.select.parse_ks("2:5") == [2, 3, 4, 5]
+    assert cli.select.parse_ks("2:9:3") == [2, 5, 8]
+    assert cli.select.parse_ks("7") == [7]
+    assert cli.select.parse_ks("8, 2") == [8, 2]
 
 
 def test_datasets_are_listed(tmp_path, monkeypatch):

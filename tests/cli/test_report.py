@@ -20,13 +20,13 @@ NAMES = ("<script>oops()</script>", "$x^2$ & more", "a name that goes on " * 4, 
 @pytest.fixture(scope="module")
 def pages() -> list[str]:
     table = Table("a folder/" + "long" * 30 + "<b>.csv", NAMES, True, blobs(400, 4, 6))
-    recipe = Preprocessing.of(table, "zscore")
-    points = recipe.points(table)
+    preprocessing = Preprocessing.of(table, "zscore")
+    points = preprocessing.points(table)
     model = gputabu.QuantizedTabuKMeans(6, n_init=3, random_state=0, max_iter=50, backend="numpy").fit(points)
     found = gputabu.select_k(points, range(1, 8), ["silhouette", "bic"], backend="numpy")
     command = "gputabu fit '<b>.csv' -k 6 --out " + "/very/long" * 20
-    account = FitSummary(table, recipe, points, model, 1.0, command)
-    return [report.fit_page(account), report.selection_page(found, table.source, command)]
+    summary = FitSummary(table, preprocessing, points, model, 1.0, command)
+    return [report.fit_page(summary), report.selection_page(found, table.source, command)]
 
 
 def test_pages_stand_alone(pages):

@@ -51,7 +51,7 @@ def client():
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     """Whether a worker is still there is looked at more often."""
-    monkeypatch.setattr(remote, "LOOK", 0.2)
+    monkeypatch.setattr(remote, "POLL", 0.2)
 
 
 def data(dtype=np.float64, weighted=False):

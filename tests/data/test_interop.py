@@ -19,7 +19,7 @@ from gputabu import (
     select_k,
 )
 from gputabu.backend import as_points, to_numpy
-from gputabu.data.interop import on_gpu, opened
+from gputabu.data.interop import as_array, on_gpu
 
 X = blobs(80, 3, 4)
 WEIGHTS = np.random.default_rng(0).integers(0, 4, 80) / 2
@@ -193,7 +193,7 @@ def test_cupy_in_and_out():
 
     check_kind(cupy.asarray, cupy.asnumpy, cupy.ndarray)
     device = cupy.asarray(X)
-    assert opened(device) is device
+    assert as_array(device) is device
     assert as_points(device).chunks[0].data.ptr == device.data.ptr
 
 

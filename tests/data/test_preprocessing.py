@@ -20,21 +20,21 @@ TABLE = Table("a.csv", ("x", "y", "z"), True, X, "key", [str(i) for i in range(3
     ("scale", "scaler"), [("zscore", StandardScaler), ("minmax", MinMaxScaler), ("robust", RobustScaler)]
 )
 def test_scales_are_scikit_learns(scale, scaler):
-    recipe = Preprocessing.of(TABLE, scale)
-    points = recipe.points(TABLE)
+    preprocessing = Preprocessing.of(TABLE, scale)
+    points = preprocessing.points(TABLE)
     np.testing.assert_allclose(points, scaler().fit_transform(X), rtol=0, atol=1e-14)
-    np.testing.assert_allclose(recipe.original(points), X, rtol=1e-13)
+    np.testing.assert_allclose(preprocessing.original(points), X, rtol=1e-13)
     small = Preprocessing.of(TABLE, scale, "float32")
     assert small.points(TABLE).dtype == np.float32
 
 
 def test_a_model_keeps_its_recipe(tmp_path):
-    recipe = Preprocessing.of(TABLE, "robust", "float32")
-    model = gputabu.KMeans(2, random_state=0).fit(recipe.points(TABLE))
-    recipe.attach(model)
+    preprocessing = Preprocessing.of(TABLE, "robust", "float32")
+    model = gputabu.KMeans(2, random_state=0).fit(preprocessing.points(TABLE))
+    preprocessing.attach(model)
     model.save(tmp_path / "model.npz")
     again = gputabu.load(tmp_path / "model.npz")
-    assert Preprocessing.attached(again) == recipe
+    assert Preprocessing.attached(again) == preprocessing
     np.testing.assert_array_equal(again.predict(Preprocessing.attached(again).points(TABLE)), model.labels_)
 
 
@@ -55,9 +55,9 @@ def test_a_recipe_that_is_none(text):
 
 
 def test_selections():
-    recipe = Preprocessing.of(TABLE)
-    assert recipe.selection() == Selection(("x", "y", "z"), "key", id_needed=False)
-    assert recipe.selection("1-3", "4") == Selection("1-3", "4")
+    preprocessing = Preprocessing.of(TABLE)
+    assert preprocessing.selection() == Selection(("x", "y", "z"), "key", id_needed=False)
+    assert preprocessing.selection("1-3", "4") == Selection("1-3", "4")
     with pytest.raises(ValueError, match=r"a\.csv: 3 columns, where the model has 2"):
         Preprocessing(("x", "y"), True).points(TABLE)
     with pytest.raises(ValueError, match="scale='log' must be one of 'zscore', 'minmax', 'robust'"):

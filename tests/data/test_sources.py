@@ -14,7 +14,7 @@ from gputabu import KMeans, Points, QuantizedTabuKMeans, chunked, lloyd, quantiz
 from gputabu.backend import open_backend
 from gputabu.backend.sharded import ShardedBackend
 from gputabu.backend.tuning import Tuning
-from gputabu.data.sources import Source, Streamed, ahead, is_source
+from gputabu.data.sources import Source, Streamed, is_source, read_ahead
 
 N = 3000
 SEARCHES = {
@@ -303,7 +303,7 @@ def test_reading_is_ahead_by_one():
             seen.append(i)
             yield i
 
-    items = ahead(numbers())
+    items = read_ahead(numbers())
     assert next(items) == 0
     items.close()
     assert seen == [0, 1]  # closing waits for what is under way

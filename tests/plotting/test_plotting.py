@@ -11,8 +11,7 @@ from sklearn import cluster, metrics
 
 from gputabu import KMeans, Points, QuantizedTabuKMeans, TabuKMeans, Trace, plotting, quantized, select_k
 from gputabu.backend import open_backend
-from gputabu.plotting import frames as footage
-from gputabu.plotting import style
+from gputabu.plotting import frames, style
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
@@ -115,7 +114,7 @@ def test_device_arrays(iris, ax):
     plotting.sizes(model, ax)
     plotting.silhouette(X, model, ax)
     host = QuantizedTabuKMeans(3, init=[0, 60, 120], max_iter=5).fit(iris)
-    here, there = (footage.Footage.of(*each, None, 0, np.arange(5), None) for each in ((iris, host), (X, model)))
+    here, there = (frames.Frames.of(*each, None, 0, np.arange(5), None) for each in ((iris, host), (X, model)))
     for name in ("points", "labels", "path", "final", "leaders"):
         np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
 
@@ -284,7 +283,7 @@ def test_the_means_tell_the_tabu_list(scope):
                 held.append(np.unique(state.tabu.rows[state.tabu.rows >= 0]))
         path = np.array(means)
         spots = np.unique(X, axis=0, return_inverse=True)[1].ravel()[path]
-        told = list(footage.forbidden(path, spots, scope == "global"))
+        told = list(frames.tabu_rows(path, spots, scope == "global"))
         assert len(told) == len(held) == 41
         for t in range(41):
             np.testing.assert_array_equal(told[t], held[t], err_msg=f"start {start}, iteration {t}")
@@ -293,15 +292,15 @@ def test_the_means_tell_the_tabu_list(scope):
 
 def test_a_film_of_a_tabu_search(iris, tmp_path):
     model = QuantizedTabuKMeans(3, init=[0, 1, 2], max_iter=12).fit(iris)
-    seen = footage.Footage.of(iris, model, None, 0, np.arange(13), None)
+    seen = frames.Frames.of(iris, model, None, 0, np.arange(13), None)
     assert seen.tabu is not None and seen.leaders is not None
     means = model.trace_.means[0]
     for t in range(13):
         distances = ((iris[:, None] - iris[means[t]]) ** 2).sum(axis=2)
         np.testing.assert_array_equal(seen.labels[t], distances.argmin(axis=1))
-        np.testing.assert_array_equal(seen.path[t], seen.plane.places(iris[means[t]]))
+        np.testing.assert_array_equal(seen.path[t], seen.projection.places(iris[means[t]]))
         lead = means[np.flatnonzero(model.trace_.current[0] == model.trace_.best[0, t])[0]]
-        np.testing.assert_array_equal(seen.leaders[t], seen.plane.places(iris[lead]))
+        np.testing.assert_array_equal(seen.leaders[t], seen.projection.places(iris[lead]))
     np.testing.assert_array_equal(seen.labels[13], model.labels_)
     before = plt.get_fignums()
     path = plotting.write(plotting.animation(iris, model, frames=3), tmp_path / "search.gif")
@@ -314,19 +313,19 @@ def test_a_film_of_a_tabu_search(iris, tmp_path):
 
 def test_a_film_has_the_last_improvement_in_it():
     trace = Trace(np.zeros((1, 101)), np.r_[9.0, np.full(36, 8.0), np.full(64, 7.0)][None], np.zeros((1, 100)))
-    assert footage.iterations(trace, 0, 5).tolist() == [0, 25, 37, 50, 75, 100]
-    assert footage.iterations(trace, 0, 1000).tolist() == list(range(101))
+    assert frames.iterations(trace, 0, 5).tolist() == [0, 25, 37, 50, 75, 100]
+    assert frames.iterations(trace, 0, 1000).tolist() == list(range(101))
 
 
 def test_a_film_of_what_was_not_recorded(iris):
     """The clusters found, or those of centres that are given."""
     model = TabuKMeans(3, max_iter=4, patience=4, random_state=0).fit(iris)
     shown = np.arange(3)
-    seen = footage.Footage.of(iris, model, [0, 1], 0, shown, None)
+    seen = frames.Frames.of(iris, model, [0, 1], 0, shown, None)
     assert seen.size.endswith("as found") and seen.tabu is None
     assert (seen.labels == model.labels_).all()
     given = {0: iris[:3], 2: iris[[0, 60, 120]]}
-    seen = footage.Footage.of(iris, model, [0, 1], 0, shown, given)
+    seen = frames.Frames.of(iris, model, [0, 1], 0, shown, given)
     np.testing.assert_array_equal(seen.path[0], iris[:3, :2])
     np.testing.assert_array_equal(seen.path[1], seen.path[0])
     np.testing.assert_array_equal(seen.path[2], iris[[0, 60, 120], :2])

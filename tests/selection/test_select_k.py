@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gputabu import Points, lloyd, select_k
 from gputabu.selection import select_k as selection
-from gputabu.selection import sweep as ladder
+from gputabu.selection import sweep
 from gputabu.selection.criteria import LARGEST_IS_BEST
 
 EVERYTHING = tuple(LARGEST_IS_BEST)
@@ -160,7 +160,7 @@ def test_references_fill_the_box(monkeypatch):
     points = Points.of(blobs(3500, 2, 3, dtype=np.float32), np.full(3500, 2.0))
     with selection.open_backend(points) as opened:
         low, high = opened.bounds.low, opened.bounds.high
-        sets = [selection.unclustered(points, opened.bounds, 0, number) for number in (0, 1)]
+        sets = [selection.reference_points(points, opened.bounds, 0, number) for number in (0, 1)]
     X = sets[0].chunks[0]
     assert X.dtype == np.float32
     np.testing.assert_allclose(X.min(axis=0), low, atol=0.01 * (high - low).max())
@@ -253,15 +253,15 @@ def test_bad_input_is_told_in_a_sentence(arguments, message, iris):
 
 def interrupt_after(monkeypatch, count: int) -> None:
     """Ctrl-C while the clustering number `count` is looked for."""
-    reach, calls = ladder.Sweep.reach, []
+    fit, calls = sweep.Sweep.fit, []
 
-    def reach_and_ask(self, starts):
+    def fit_and_interrupt(self, starts):
         calls.append(starts)
         if len(calls) == count:
             os.kill(os.getpid(), signal.SIGINT)
-        return reach(self, starts)
+        return fit(self, starts)
 
-    monkeypatch.setattr(ladder.Sweep, "reach", reach_and_ask)
+    monkeypatch.setattr(sweep.Sweep, "fit", fit_and_interrupt)
 
 
 @pytest.mark.parametrize(("count", "rows"), [(1, 1), (2, 1), (4, 3)])

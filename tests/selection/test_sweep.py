@@ -22,18 +22,18 @@ def pairs():
 
 
 def test_merging_from_above(pairs):
-    caught = pairs.reach(np.array([[[50.0, 0], [100, 0.5], [110, 0.5]]]) * [1, 1])
-    best = pairs.reach(PAIRS[None, [0, 2, 4, 6]])
-    worse = pairs.reach(np.array([[[5.0, 0], [5, 1], [105, 0.5]]]))
-    pairs.rungs = [worse, best]
+    caught = pairs.fit(np.array([[[50.0, 0], [100, 0.5], [110, 0.5]]]) * [1, 1])
+    best = pairs.fit(PAIRS[None, [0, 2, 4, 6]])
+    worse = pairs.fit(np.array([[[5.0, 0], [5, 1], [105, 0.5]]]))
+    pairs.steps = [worse, best]
     pairs.merge(0)
-    assert pairs.rungs[0].inertia == pytest.approx(caught.inertia) == pytest.approx(102.0)
+    assert pairs.steps[0].inertia == pytest.approx(caught.inertia) == pytest.approx(102.0)
     assert worse.inertia > 103
 
 
 def test_no_pass_where_merging_leads_nowhere(pairs, monkeypatch):
-    pairs.climb()
-    monkeypatch.setattr(Sweep, "reach", lambda *_: pytest.fail("nothing to gain"))
+    pairs.run()
+    monkeypatch.setattr(Sweep, "fit", lambda *_: pytest.fail("nothing to gain"))
     for i in (1, 0):
         pairs.merge(i)
     for i in (1, 2):
@@ -41,12 +41,12 @@ def test_no_pass_where_merging_leads_nowhere(pairs, monkeypatch):
 
 
 def test_splitting_from_below(pairs):
-    good = pairs.reach(np.array([[[5.0, 0.5], [100, 0.5], [110, 0.5]]]))
-    bad = pairs.reach(np.array([[[5.0, 0], [5, 1], [105, 0], [105, 1]]]))
+    good = pairs.fit(np.array([[[5.0, 0.5], [100, 0.5], [110, 0.5]]]))
+    bad = pairs.fit(np.array([[[5.0, 0], [5, 1], [105, 0], [105, 1]]]))
     assert bad.inertia > good.inertia
-    pairs.rungs = [good, bad]
+    pairs.steps = [good, bad]
     pairs.split(1)
-    assert pairs.rungs[1].inertia == pytest.approx(2.0)
+    assert pairs.steps[1].inertia == pytest.approx(2.0)
 
 
 def test_restarts_are_as_alone():
@@ -55,7 +55,7 @@ def test_restarts_are_as_alone():
     with open_backend(Points.of(X)) as opened:
         few, many = (Sweep(opened, Plan([4, 6], "k-means", r, 7), Monitor()) for r in (1, 3))
         np.testing.assert_array_equal(many.starts(4)[:1], few.starts(4))
-        for each in (few, many):
-            each.rungs = [few.reach(few.starts(4))]
+        for sweep in (few, many):
+            sweep.steps = [few.fit(few.starts(4))]
         np.testing.assert_array_equal(many.starts(6)[:1], few.starts(6))
         assert many.starts(6).shape == (3, 6, 2)

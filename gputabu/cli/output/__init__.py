@@ -1,1 +1,1 @@
-"""What commands leave behind: summaries, folders, reports."""
+"""The output of commands: summaries, folders, reports."""

@@ -1,4 +1,4 @@
-"""What a fit to a table came to: as text for a screen, and as numbers for a program."""
+"""The summary of a fit to a table: as text for a screen, and as JSON for a program."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Table
 from gputabu.selection.select_k import SAMPLE, sample
 
-#: Columns of a screen; clusters listed one by one, and how many of the largest where there are more.
+#: Columns of a screen; most clusters that are all listed; how many of the largest are listed if there are more.
 WIDTH, MANY, LARGEST = 80, 25, 15
-#: Characters of the name of a column that head a table.
+#: Most characters of a column title.
 TITLE = 14
 METHODS = {
     "TabuKMeans": "tabu search, relocating centres",
@@ -31,14 +31,14 @@ METHODS = {
 
 @dataclass(frozen=True)
 class FitSummary:
-    """A fitted model with what it was fitted to."""
+    """A fitted model, and the table it was fitted to."""
 
     table: Table
-    recipe: Preprocessing
+    preprocessing: Preprocessing
     points: np.ndarray  # (N, d), as clustered
     model: Any
     seconds: float
-    command: str  # that does it again
+    command: str  # the command line that repeats it
 
     @property
     def k(self) -> int:
@@ -50,22 +50,22 @@ class FitSummary:
 
     @property
     def repeatable(self) -> bool:
-        """Whether the command gives the same bits again: not if it was the time, or Ctrl-C, that ended the search."""
+        """Whether the command gives the same bits again: not if a time limit or Ctrl-C ended the search."""
         return self.model.stop_ not in (Stop.INTERRUPTED, Stop.MAX_TIME)
 
     @cached_property
     def sizes(self) -> np.ndarray:
-        """(K,) rows in every cluster."""
+        """(K,) number of rows in every cluster."""
         return np.bincount(self.model.labels_, minlength=self.k)
 
     @cached_property
     def centers(self) -> np.ndarray:
-        """(K, d) in the units of the table."""
-        return self.recipe.original(self.model.cluster_centers_)
+        """(K, d) centres in the units of the table."""
+        return self.preprocessing.original(self.model.cluster_centers_)
 
     @cached_property
     def silhouettes(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Labels and silhouettes of a sample of the rows; None where they are not defined."""
+        """Labels and silhouettes of a sample of the rows; None if they are not defined."""
         rows = sample(Points.of(self.points), SAMPLE, 0)
         labels = self.model.labels_[rows]
         if not 2 <= len(np.unique(labels)) < len(rows):
@@ -81,24 +81,24 @@ class FitSummary:
         return METHODS[type(self.model).__name__]
 
     def facts(self) -> dict[str, str]:
-        """What there is to say, in short texts by subject."""
+        """Short texts about the fit, by subject."""
         n, d = self.points.shape
-        told = {"data": f"{self.table.source}: {n:,} rows, {d} {'columns' if d > 1 else 'column'}"}
-        told["columns"] = ", ".join(self.table.names)
-        if self.recipe.scale:
-            told["scaled"] = self.recipe.scale
-        told |= {"method": self.method, "clusters": str(self.k), "J": f"{self.model.inertia_:.8g}"}
-        if self.recipe.scale:
-            told["J"] += " (of the scaled values)"
+        facts = {"data": f"{self.table.source}: {n:,} rows, {d} {'columns' if d > 1 else 'column'}"}
+        facts["columns"] = ", ".join(self.table.names)
+        if self.preprocessing.scale:
+            facts["scaled"] = self.preprocessing.scale
+        facts |= {"method": self.method, "clusters": str(self.k), "J": f"{self.model.inertia_:.8g}"}
+        if self.preprocessing.scale:
+            facts["J"] += " (of the scaled values)"
         if self.silhouettes is not None:
-            told["silhouette"] = f"{self.silhouette:.3f}, the mean over {len(self.silhouettes[0]):,} rows"
+            facts["silhouette"] = f"{self.silhouette:.3f}, the mean over {len(self.silhouettes[0]):,} rows"
         restarts = len(self.model.inertias_)
-        told["restarts"] = "1" if restarts == 1 else f"{restarts}; number {self.model.restart_} was the best"
-        told |= {"iterations": str(self.model.n_iter_), "stopped": str(self.model.stop_)}
-        return told | {"backend": self.model.backend_, "time": f"{self.seconds:.2f} s"}
+        facts["restarts"] = "1" if restarts == 1 else f"{restarts}; number {self.model.restart_} was the best"
+        facts |= {"iterations": str(self.model.n_iter_), "stopped": str(self.model.stop_)}
+        return facts | {"backend": self.model.backend_, "time": f"{self.seconds:.2f} s"}
 
     def text(self) -> str:
-        """For a screen of 80 columns."""
+        """The summary for a screen of 80 columns."""
         lines: list[str] = []
         for subject, fact in self.facts().items():
             fact = textwrap.shorten(printable(fact), 3 * (WIDTH - 13), placeholder=" …")
@@ -106,27 +106,27 @@ class FitSummary:
         return "\n".join([*lines, "", *self._clusters()])
 
     def _clusters(self) -> list[str]:
-        """Size and centre of every cluster, or of the largest; as many columns as there is room for."""
+        """Size and centre of every cluster, or of the largest ones, with as many columns as fit."""
         order = np.arange(self.k) if self.k <= MANY else np.argsort(-self.sizes, kind="stable")[:LARGEST]
         cells = [[f"{self.sizes[i]:,}", f"{self.sizes[i] / self.sizes.sum():.1%}"] for i in order]
-        titles, shown = ["size", "share"], 0
+        titles, n_columns = ["size", "share"], 0
         for j, name in enumerate(self.table.names):
             column = [f"{self.centers[i, j]:.5g}" for i in order]
             title = printable(name if len(name) <= TITLE else name[: TITLE - 1] + "…")
-            grown = [[*row, cell] for row, cell in zip(cells, column, strict=True)]
-            if len(rows_of([*titles, title], grown, order)[0]) > WIDTH:
+            extended = [[*row, cell] for row, cell in zip(cells, column, strict=True)]
+            if len(rows_of([*titles, title], extended, order)[0]) > WIDTH:
                 break
-            titles, cells, shown = [*titles, title], grown, shown + 1
+            titles, cells, n_columns = [*titles, title], extended, n_columns + 1
         lines = rows_of(titles, cells, order)
-        if left := self.k - len(order):
+        if hidden_clusters := self.k - len(order):
             rest = np.delete(self.sizes, order)
-            lines.append(f"… and {left} smaller ones of {rest.min():,} to {rest.max():,} rows")
-        if hidden := len(self.table.names) - shown:
-            lines.append(f"({hidden} more {'columns' if hidden > 1 else 'column'})")
+            lines.append(f"… and {hidden_clusters} smaller ones of {rest.min():,} to {rest.max():,} rows")
+        if hidden_columns := len(self.table.names) - n_columns:
+            lines.append(f"({hidden_columns} more {'columns' if hidden_columns > 1 else 'column'})")
         return lines
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """The summary as JSON."""
         model = self.model
         return {
             "gputabu": gputabu.__version__,
@@ -134,9 +134,9 @@ class FitSummary:
             "data": {
                 "file": self.table.source,
                 "rows": len(self.points),
-                "columns": list(self.recipe.columns),
-                "id": self.recipe.id,
-                "scale": self.recipe.scale,
+                "columns": list(self.preprocessing.columns),
+                "id": self.preprocessing.id,
+                "scale": self.preprocessing.scale,
             },
             "parameters": {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.parameters()},
             "n_clusters": self.k,
@@ -154,18 +154,18 @@ class FitSummary:
         }
 
     def parameters(self) -> list[tuple[str, Any]]:
-        """Those of the model that say what it computes."""
-        silent = ("verbose", "progress", "callback", "n_clusters")
-        return [(name, value) for name, value in self.model.get_params().items() if name not in silent]
+        """The parameters of the model that affect the result."""
+        omitted = ("verbose", "progress", "callback", "n_clusters")
+        return [(name, value) for name, value in self.model.get_params().items() if name not in omitted]
 
 
 def rows_of(titles: Sequence[str], cells: Sequence[Sequence[str]], order: Sequence[int] | np.ndarray) -> list[str]:
-    """Lines of a table with the number of a cluster in front, everything to the right."""
+    """Lines of a table with the number of the cluster first, right-aligned."""
     rows = [["cluster", *titles], *([str(i), *row] for i, row in zip(order, cells, strict=True))]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def printable(text: str) -> str:
-    """Text without what would move the cursor or change the colours of a terminal."""
+    """Text without control characters, which could move the cursor or change the colours of a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)

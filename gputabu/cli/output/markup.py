@@ -1,4 +1,4 @@
-"""HTML pages that need nothing else, neither scripts nor a network: elements, tables, pictures, the whole."""
+"""Self-contained HTML pages, without scripts or network access: elements, tables, pictures, whole documents."""
 
 from __future__ import annotations
 
@@ -13,26 +13,28 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Drawing = Callable[["Axes"], object]
-#: The look of all pages.
+#: The style sheet of all pages.
 STYLE = Path(__file__).with_name("page.css")
 
 
 class Markup(str):
-    """Text that is HTML already; everything else is escaped where it enters the page."""
+    """Text that is HTML. All other text is escaped before it enters a page."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: object, **attributes: object) -> Markup:
-    """An element; children that are not Markup are escaped, and so are attributes (`class_` is `class`, "" is none)."""
-    given = {key.rstrip("_").replace("_", "-"): html.escape(str(value)) for key, value in attributes.items()}
-    pairs = "".join(f' {key}="{value}"' for key, value in given.items() if value)
-    inside = "".join(child if isinstance(child, Markup) else escaped(str(child)) for child in children)
-    return Markup(f"<{name}{pairs}>{inside}" + ("" if name in ("img", "meta", "br") else f"</{name}>"))
+    """An element. Attributes and children that are not Markup are escaped (`class_` is `class`, "" is left out)."""
+    escaped_attributes = {
+        key.rstrip("_").replace("_", "-"): html.escape(str(value)) for key, value in attributes.items()
+    }
+    pairs = "".join(f' {key}="{value}"' for key, value in escaped_attributes.items() if value)
+    content = "".join(child if isinstance(child, Markup) else escaped(str(child)) for child in children)
+    return Markup(f"<{name}{pairs}>{content}" + ("" if name in ("img", "meta", "br") else f"</{name}>"))
 
 
 def escaped(text: str) -> str:
-    return html.escape(text).replace(" %", "&nbsp;%")  # no number without its unit at the end of a line
+    return html.escape(text).replace(" %", "&nbsp;%")  # no line break between a number and its unit
 
 
 def document(title: str, *body: object) -> str:
@@ -53,43 +55,43 @@ def facts(pairs: Mapping[str, object]) -> Markup:
 
 
 def figures(drawings: Iterable[tuple[str, Drawing]]) -> Markup:
-    """Pictures with captions, beside each other where there is room."""
+    """Pictures with captions, side by side if there is room."""
     drawn = (tag("figure", tag("img", src=svg(draw), alt=text), tag("figcaption", text)) for text, draw in drawings)
     return tag("div", *drawn, class_="figures")
 
 
 def svg(draw: Drawing) -> str:
-    """A picture as the address of an image that is the image."""
+    """A picture as a data URL."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    held = io.BytesIO()
+    buffer = io.BytesIO()
     with rc_context({"svg.hashsalt": "gputabu", "font.size": 10, "legend.fontsize": 8.5, "savefig.dpi": 200}):
         figure = Figure(figsize=(4.8, 3.5), layout="constrained")
         ax = figure.subplots()
         draw(ax)
-        ax.set_title("", loc="left")  # the caption says it
-        figure.savefig(held, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{base64.b64encode(held.getvalue()).decode()}"
+        ax.set_title("", loc="left")  # the caption has it
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return f"data:image/svg+xml;base64,{base64.b64encode(buffer.getvalue()).decode()}"
 
 
 def titles(first: str, *rest: str, style: str = "") -> Markup:
-    """The top row of a table; `style` is the class of all columns but the first."""
+    """The title row of a table; `style` is the class of all columns except the first."""
     return tag("tr", tag("th", first, scope="col"), *(tag("th", name, scope="col", class_=style) for name in rest))
 
 
 def row(first: object, *rest: object) -> Markup:
-    """A row of a table; `rest` are cells or what is in them."""
+    """A row of a table; `rest` are cells or their contents."""
     cells = (cell if isinstance(cell, Markup) and cell.startswith("<td") else tag("td", cell) for cell in rest)
     return tag("tr", tag("th", first, scope="row"), *cells)
 
 
 def number(text: str, label: str = "") -> Markup:
-    """A cell; its label is shown where the page is too narrow for the titles of columns."""
+    """A cell with a number. Its label is shown if the page is too narrow for column titles."""
     return tag("td", text, class_="number", data_label=label)
 
 
 def scrolling(label: str, head: Markup, rows: Iterable[Markup], **attributes: object) -> Markup:
-    """A table that scrolls by itself where the page is too narrow for it."""
+    """A table that scrolls if the page is too narrow for it."""
     table = tag("table", tag("thead", head), tag("tbody", *rows), **attributes)
     return tag("div", table, class_="scroll", role="region", aria_label=label, tabindex=0)

@@ -1,4 +1,4 @@
-"""The folder in which a command leaves its files: each whole, and none in place of another without being told to."""
+"""The output folder of a command. Files are written atomically, and replace others only with --force."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from gputabu.core.atomic_files import replace_text, replacing
 from gputabu.data.preprocessing import Preprocessing
 from gputabu.data.tables import Table
 
-#: Names under which labels are kept, by format.
+#: File names of labels, by format.
 LABELS = {"csv": "labels.csv", "npy": "labels.npy"}
 MODEL = "model.npz"
 
 
 class Folder:
-    """A folder, made when there is something to write.
+    """An output folder, created with the first file.
 
     Parameters
     ----------
     path : Path
     names : collection of str
-        What may be written. Where one of them is there already, it is an error unless `force`.
+        The files that may be written. If one of them exists, it is an error unless `force`.
     force : bool
     """
 
@@ -38,10 +38,10 @@ class Folder:
         self.path, self.names, self.written = path, names, list[str]()
         if path.exists() and not path.is_dir():
             raise ValueError(f"--out={path} is a file and must be a folder.")
-        there = [name for name in names if (path / name).exists()]
-        if there and not force:
+        existing = [name for name in names if (path / name).exists()]
+        if existing and not force:
             raise ValueError(
-                f"--out={path} has {', '.join(there)} of an earlier run: --force replaces them, or choose another."
+                f"--out={path} has {', '.join(existing)} of an earlier run: --force replaces them, or choose another."
             )
         nearest = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
@@ -49,7 +49,7 @@ class Folder:
 
     @contextmanager
     def _place(self, name: str) -> Iterator[Path]:
-        """Where to write a file. Once the first is there, what an earlier run left goes: half of each is neither."""
+        """The path of a file to write. After the first file, those of an earlier run are deleted: runs must not mix."""
         self.path.mkdir(parents=True, exist_ok=True)
         yield self.path / name
         for other in self.names if not self.written else ():
@@ -64,38 +64,38 @@ class Folder:
     def json(self, name: str, plain: dict[str, Any]) -> None:
         self.text(name, json.dumps(plain, indent=2, allow_nan=False) + "\n")
 
-    def labels(self, table: Table, labels: np.ndarray, form: str) -> None:
+    def labels(self, table: Table, labels: np.ndarray, kind: str) -> None:
         """labels.csv, with the names or numbers of the rows, or labels.npy."""
-        with self._place(LABELS[form]) as path:
-            keep_labels(path, table, labels)
+        with self._place(LABELS[kind]) as path:
+            save_labels(path, table, labels)
 
-    def model(self, model: Any, recipe: Preprocessing) -> None:
-        """model.npz, with the recipe that makes its points."""
-        recipe.attach(model)
+    def model(self, model: Any, preprocessing: Preprocessing) -> None:
+        """model.npz, with the preprocessing of its points."""
+        preprocessing.attach(model)
         with self._place(MODEL) as path:
             model.save(path)
 
-    def centers(self, recipe: Preprocessing, centers: np.ndarray, sizes: np.ndarray) -> None:
-        """centres.csv in the units of the table; where these were scaled, also centres-scaled.csv."""
-        names = ["cluster", "size", *recipe.columns]
-        for name, values in {"centres.csv": recipe.original(centers), "centres-scaled.csv": centers}.items():
-            if name == "centres.csv" or recipe.scale:
+    def centers(self, preprocessing: Preprocessing, centers: np.ndarray, sizes: np.ndarray) -> None:
+        """centres.csv in the units of the table, and, if the columns were scaled, centres-scaled.csv."""
+        names = ["cluster", "size", *preprocessing.columns]
+        for name, values in {"centres.csv": preprocessing.original(centers), "centres-scaled.csv": centers}.items():
+            if name == "centres.csv" or preprocessing.scale:
                 rows = ([i, size, *row] for i, (size, row) in enumerate(zip(sizes, values.tolist(), strict=True)))
                 self.text(name, csv_text(names, rows))
 
-    def told(self) -> str:
-        """A sentence about what is there now."""
+    def listing(self) -> str:
+        """A sentence that lists the files written."""
         return textwrap.fill(f"Written to {self.path}{os.sep}: {', '.join(self.written)}", 80, break_long_words=False)
 
 
-def keep_labels(path: Path, table: Table, labels: np.ndarray) -> None:
-    """Write labels to a file: an array if it is called .npy, CSV otherwise."""
-    with replacing(path) as aside:
+def save_labels(path: Path, table: Table, labels: np.ndarray) -> None:
+    """Write labels to a file: an array if its name ends in .npy, CSV otherwise."""
+    with replacing(path) as temporary:
         if path.suffix == ".npy":
-            with aside.open("wb") as stream:
+            with temporary.open("wb") as stream:
                 np.save(stream, labels, allow_pickle=False)
         else:
-            with aside.open("w", encoding="utf-8", newline="") as text:
+            with temporary.open("w", encoding="utf-8", newline="") as text:
                 write_labels(text, table, labels)
 
 

@@ -1,1 +1,1 @@
-"""`gputabu reproduce`: the paper's experiments, run again."""
+"""`gputabu reproduce`: repeat the paper's experiments."""

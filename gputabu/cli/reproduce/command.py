@@ -1,4 +1,4 @@
-"""`gputabu reproduce`: the paper's tables, run again."""
+"""`gputabu reproduce`: repeat the paper's tables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ import typer
 from gputabu.backend import resolve
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.options import Backend, DataHome
-from gputabu.cli.reproduce import experiments
-from gputabu.cli.reproduce import paper_report as page
+from gputabu.cli.reproduce import experiments, paper_report
 from gputabu.cli.reproduce.paper import RUNS, TABLES
 from gputabu.cli.reproduce.records import Settings
 
@@ -42,11 +41,11 @@ def reproduce(
         raise ImportError("matplotlib is not installed: pip install 'gputabu[reproduce]'.")
     numbers = [number.strip().upper() for number in tables.split(",")]
     results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     experiments.run(results, numbers, out, data_home=data_home)
-    report = page.write(results, out, data_home)
+    report = paper_report.write(results, out, data_home)
     typer.echo(f"Every run: {out / 'results.csv'}, {out / 'results.json'}. The report: {report}")
-    typer.echo(f"It took {(time.perf_counter() - begun) / 60:.1f} minutes.")
+    typer.echo(f"It took {(time.perf_counter() - start) / 60:.1f} minutes.")
     if results.interrupted:
         typer.echo("Interrupted; --resume goes on from here.", err=True)
         raise typer.Exit(130)

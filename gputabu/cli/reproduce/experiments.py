@@ -1,4 +1,4 @@
-"""The paper's experiments (section V), run again: four methods on six cases, beside what the paper prints."""
+"""The paper's experiments (section V), repeated: four methods on six cases, beside the printed results."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ METHODS: dict[str, Callable[..., Clustering]] = {
     "TSC": _tsc,
     "QM-TS": _qmts,
 }
-#: How long methods take in relation to each other, roughly: for the estimate of the time left.
+#: Rough relative times of the methods, to estimate the time left.
 WORK = {"K-Means": 1, "K-Means++": 1, "TSC": 170, "QM-TS": 8}
 BAR = "{desc} |{bar:30}| {percentage:3.0f} %, {elapsed} so far, about {remaining} left"
 
 
 def begin(numbers: Sequence[str], settings: Settings, folder: Folder, resume: bool = False) -> Results:
-    """Results without the tables named, or, to resume, with what the folder has of them."""
+    """Empty results for the tables, or, to resume, with what the folder already has."""
     if unknown := [number for number in numbers if number not in TABLES]:
         raise ValueError(f"tables={unknown[0]!r} must be one of {', '.join(TABLES)}.")
     results = Results.read(Path(folder), settings) if resume else Results(settings)
-    wanted = [number for number in TABLES if number in numbers or number in results.tables]
-    results.tables = {number: results.tables.get(number, Experiment(number)) for number in wanted}
+    selected = [number for number in TABLES if number in numbers or number in results.tables]
+    results.tables = {number: results.tables.get(number, Experiment(number)) for number in selected}
     return results
 
 
@@ -67,22 +67,22 @@ def run(
     data_home: Folder | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Results:
-    """Run what tables of `results` lack: the methods of the paper on its cases.
+    """Run what is missing in the tables of `results`: the methods of the paper on its cases.
 
-    After every method results.json and results.csv in `folder` hold all there is. Ctrl-C ends it; what is finished
-    is kept. All runs of a method are restarts of one call, a batch: the time of a run is a share of the batch's.
+    After every method, results.json and results.csv in `folder` are up to date. Ctrl-C ends it and keeps what is
+    finished. All runs of a method are restarts of one call, a batch: the time of a run is the batch's divided by runs.
 
     Parameters
     ----------
     results : Results
         From `begin`; outcomes are added to it.
     numbers : sequence of str
-        Which tables.
+        The tables to run.
     folder : path
     data_home : path, optional
         A folder to look for data sets in first; see `gputabu.data.datasets`.
     say : function of str, optional
-        Gets each table as text as soon as it is complete; the default prints it, above the progress bar.
+        Called with each complete table as text; by default the text is printed above the progress bar.
 
     Returns
     -------
@@ -90,18 +90,18 @@ def run(
 
     Examples
     --------
-    >>> from gputabu import experiments, outcomes
-    >>> results = experiments.begin(["I"], outcomes.Settings(runs=10), "out")
+    >>> from gputabu.cli.reproduce import experiments, records
+    >>> results = experiments.begin(["I"], records.Settings(runs=10), "out")
     >>> results = experiments.run(results, ["I"], "out")  # doctest: +SKIP
     """
     from tqdm import tqdm
 
     tables, folder = results.tables, Path(folder)
-    lacking = {number: [name for name in METHODS if name not in tables[number].outcomes] for number in numbers}
-    work = sum(_work(number, method) for number, methods in lacking.items() for method in methods)
+    missing = {number: [name for name in METHODS if name not in tables[number].outcomes] for number in numbers}
+    work = sum(_work(number, method) for number, methods in missing.items() for method in methods)
     with tqdm(total=work, bar_format=BAR, smoothing=0, leave=False, disable=None) as bar:
         try:
-            for number, methods in lacking.items():
+            for number, methods in missing.items():
                 data = _data(tables[number], data_home) if methods else None
                 for method in methods:
                     if data is None:
@@ -118,7 +118,7 @@ def run(
 
 
 def _data(experiment: Experiment, data_home: Folder | None) -> Dataset | None:
-    """The data of a table; None, and the reason noted, where they cannot be had."""
+    """The data of a table; None if unavailable, with the reason in `experiment.skipped`."""
     table = TABLES[experiment.number]
     experiment.skipped = None
     try:
@@ -130,11 +130,11 @@ def _data(experiment: Experiment, data_home: Folder | None) -> Dataset | None:
 
 def _outcome(method: str, data: Dataset, k: int, settings: Settings) -> Outcome:
     common = {"restarts": settings.runs, "seed": settings.seed, "backend": settings.backend}
-    begun = time.perf_counter()
-    found = METHODS[method](data.points, k, **common)
-    if found.stop is Stop.INTERRUPTED:  # a search answers Ctrl-C with what it has; some of its runs were cut short
+    start = time.perf_counter()
+    clustering = METHODS[method](data.points, k, **common)
+    if clustering.stop is Stop.INTERRUPTED:  # the search returned early, and some runs are incomplete
         raise KeyboardInterrupt
-    return Outcome.of(found, time.perf_counter() - begun, data.labels)
+    return Outcome.of(clustering, time.perf_counter() - start, data.labels)
 
 
 def _work(number: str, method: str) -> int:
@@ -142,7 +142,7 @@ def _work(number: str, method: str) -> int:
 
 
 def text(experiment: Experiment) -> str:
-    """A table here beside the one in the paper, and what follows from it."""
+    """Our table beside the paper's, and the verdicts."""
     table = TABLES[experiment.number]
     n, d = datasets.SOURCES[table.dataset].shape
     lines = [f"Table {table.number}. {table.title}: N = {n}, d = {d}, K = {table.k}"]
@@ -154,10 +154,10 @@ def text(experiment: Experiment) -> str:
         f"{'':9}{titles}  {titles}   average      time",
     ]
     for method, outcome in experiment.outcomes.items():
-        here, paper = outcome.row, asdict(table.rows[method])
-        both = (printed(here, table.style), printed(paper, table.style, ".2f"))
+        ours, paper = outcome.row, asdict(table.rows[method])
+        both = (printed(ours, table.style), printed(paper, table.style, ".2f"))
         cells = ["".join(f"{cell:>10}" for cell in row) for row in both]
-        ratios = f"{here['average'] / paper['average']:10.3f}{here['seconds'] / paper['seconds']:10.4f}"
+        ratios = f"{ours['average'] / paper['average']:10.3f}{ours['seconds'] / paper['seconds']:10.4f}"
         lines.append(f"{method:9}{cells[0]}  {cells[1]}{ratios}")
     lines += [f"  {'ok ' if verdict.holds else 'NO '} {verdict.text}" for verdict in experiment.verdicts]
     return "\n".join(lines) + "\n"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: How many runs each row of a table is made of.
+#: Number of runs behind each row of a table.
 RUNS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What a method did in RUNS runs; times in MATLAB on an Intel Core i5-2400."""
+    """J and time of a method over RUNS runs, in MATLAB on an Intel Core i5-2400."""
 
     worst: float
     average: float
@@ -21,7 +21,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table, and what it takes to make it again."""
+    """One table, and what is needed to repeat it."""
 
     number: str
     title: str

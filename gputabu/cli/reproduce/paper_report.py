@@ -1,4 +1,4 @@
-"""The report of the experiments: one HTML page that needs nothing else, neither scripts nor a network."""
+"""The report of the experiments: one self-contained HTML page, without scripts or network access."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Folder = str | os.PathLike[str] | None
 
 
 def write(results: Results, folder: str | Path, data_home: Folder = None) -> Path:
-    """Write report.html about the results into a folder; `data_home` is where the points to draw are looked for."""
+    """Write report.html into a folder. The points to draw are looked for in `data_home`."""
     path = Path(folder) / "report.html"
     sections = [section(experiment, data_home) for experiment in results.tables.values()]
     body = (heading(results), summary(results), *sections, sources(results), remarks())
@@ -47,14 +47,16 @@ def heading(results: Results) -> Markup:
 
 
 def summary(results: Results) -> Markup:
-    """One line per table: what was compared and whether it agrees."""
+    """One row per table: the averages and the verdict."""
     rows = []
     for experiment in results.tables.values():
         table, outcome = TABLES[experiment.number], experiment.outcomes.get("QM-TS")
-        ours = format(outcome.row["average"], table.style) if outcome else "–"
+        average = format(outcome.row["average"], table.style) if outcome else "–"
         link = tag("a", table.number, href=f"#table-{table.number}")
-        theirs = format(table.rows["QM-TS"].average, table.style)
-        rows.append(row(link, f"{table.title}, K = {table.k}", badge(experiment), number(ours), number(theirs)))
+        paper_average = format(table.rows["QM-TS"].average, table.style)
+        rows.append(
+            row(link, f"{table.title}, K = {table.k}", badge(experiment), number(average), number(paper_average))
+        )
     head = titles("Table", "Data", "Verdict", "QM-TS", "Paper")
     return tag("section", tag("h2", "In short"), scrolling("Verdicts", head, rows), tag("p", AGREES, class_="quiet"))
 
@@ -72,7 +74,7 @@ def badge(experiment: Experiment) -> Markup:
 
 
 def section(experiment: Experiment, data_home: Folder) -> Markup:
-    """Everything about one table."""
+    """The section of one table."""
     table = TABLES[experiment.number]
     n, d = datasets.SOURCES[table.dataset].shape
     scaled = ", z-scores" if table.preprocessing == "zscore" else ""
@@ -92,7 +94,7 @@ def section(experiment: Experiment, data_home: Folder) -> Markup:
 
 
 def comparison(table: Table, experiment: Experiment) -> Markup:
-    """The table beside the paper's."""
+    """Our table beside the paper's."""
     groups = (("here", 4), ("paper", 4), ("here / paper", 2))
     above = (tag("th", name, colspan=span, scope="colgroup", class_="group") for name, span in groups)
     columns = ("worst J", "average J", "best J", "s / run")
@@ -101,45 +103,45 @@ def comparison(table: Table, experiment: Experiment) -> Markup:
     labels += ["ratio: average", "ratio: time"]
     rows = []
     for method, outcome in experiment.outcomes.items():
-        here, paper = outcome.row, asdict(table.rows[method])
-        cells = [*printed(here, table.style), *printed(paper, table.style, ".2f")]
-        cells += [f"{here['average'] / paper['average']:.3f}", f"{here['seconds'] / paper['seconds']:.4f}"]
+        ours, paper = outcome.row, asdict(table.rows[method])
+        cells = [*printed(ours, table.style), *printed(paper, table.style, ".2f")]
+        cells += [f"{ours['average'] / paper['average']:.3f}", f"{ours['seconds'] / paper['seconds']:.4f}"]
         rows.append(row(method, *map(number, cells, labels)))
     return scrolling(f"Table {table.number}", Markup(head), rows, class_="compared")
 
 
 def classes(table: Table, experiment: Experiment) -> Markup:
-    """How the clusters of the best runs agree with the classes that the points are known to have."""
+    """Agreement of the best runs with the known classes of the points."""
     outcomes = experiment.outcomes.items()
-    rows = [row(method, number(f"{found.ari:.3f}"), number(f"{found.nmi:.3f}")) for method, found in outcomes]
-    agreed = scrolling("Agreement with classes", titles("best run", "ARI", "NMI", style="number"), rows)
-    return tag("div", agreed, tag("p", CLASSES.format(table.title)), class_="beside")
+    rows = [row(method, number(f"{outcome.ari:.3f}"), number(f"{outcome.nmi:.3f}")) for method, outcome in outcomes]
+    table_of_scores = scrolling("Agreement with classes", titles("best run", "ARI", "NMI", style="number"), rows)
+    return tag("div", table_of_scores, tag("p", CLASSES.format(table.title)), class_="beside")
 
 
 def drawings(table: Table, experiment: Experiment, data_home: Folder) -> Iterator[tuple[str, Drawing]]:
-    """The captions of the pictures of a table, and what draws them."""
+    """The captions of the pictures of a table, and the functions that draw them."""
     values = {method: outcome.inertias for method, outcome in experiment.outcomes.items()}
-    known = datasets.SOURCES[table.dataset].best_known[table.k]
+    best_known = datasets.SOURCES[table.dataset].best_known[table.k]
     runs = max(map(len, values.values()))
-    yield f"J of {runs} runs of each method", lambda ax: plotting.boxes(values, ax, known)
-    others = {method: inertias for method, inertias in values.items() if method != "TSC"}
-    if 0 < len(others) < len(values):
-        yield "The same without TSC", lambda ax: plotting.boxes(others, ax, known)
+    yield f"J of {runs} runs of each method", lambda ax: plotting.boxes(values, ax, best_known)
+    without_tsc = {method: inertias for method, inertias in values.items() if method != "TSC"}
+    if 0 < len(without_tsc) < len(values):
+        yield "The same without TSC", lambda ax: plotting.boxes(without_tsc, ax, best_known)
     for method in ("QM-TS", "TSC"):
         if method in values:
-            yield f"{method}: J in the course of the best run", course(experiment.outcomes[method])
+            yield f"{method}: J in the course of the best run", draw_trace(experiment.outcomes[method])
     best = "QM-TS" if "QM-TS" in values else min(values, key=lambda method: min(values[method]))
-    with contextlib.suppress(datasets.DataUnavailable):  # results may outlive the data they are of
+    with contextlib.suppress(datasets.DataUnavailable):  # the data may be gone when the report is written
         X = datasets.load(table.dataset, data_home, table.preprocessing).points
-        found = experiment.outcomes[best].clustering(X)
+        clustering = experiment.outcomes[best].clustering(X)
         caption = f"{best}: the clusters of the best run, in two principal components"
-        yield caption, lambda ax: plotting.clusters(X, found, ax)
+        yield caption, lambda ax: plotting.clusters(X, clustering, ax)
 
 
-def course(outcome: Outcome) -> Drawing:
-    # A trace needs no points, only something of their form.
-    found = outcome.clustering(np.zeros((len(outcome.labels), 1)))
-    return lambda ax: plotting.trace(found, ax)
+def draw_trace(outcome: Outcome) -> Drawing:
+    # The trace does not depend on the points, so zeros will do.
+    clustering = outcome.clustering(np.zeros((len(outcome.labels), 1)))
+    return lambda ax: plotting.trace(clustering, ax)
 
 
 def sources(results: Results) -> Markup:

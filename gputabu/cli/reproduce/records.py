@@ -1,4 +1,4 @@
-"""What the experiments have come to, and the files in which it outlasts them."""
+"""Results of the experiments, and the files that keep them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gputabu.core.validation import check_int
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all runs have in common."""
+    """Settings of all runs."""
 
     runs: int = 100
     seed: int = 0
@@ -36,12 +36,12 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """J of all runs of a method, and the course and the clusters of the best run."""
+    """J of all runs of a method, and the trace and labels of the best run."""
 
     inertias: list[float]  # (R,) J of every run
     seconds: float  # of all runs together
     backend: str
-    labels: list[int]  # (N,) of the best run, as are all below
+    labels: list[int]  # (N,) of the best run, like all fields below
     means: list[int] | None  # (K,) quantized means, as row numbers
     current: list[float]  # (T + 1,) J after every iteration
     best: list[float]  # (T + 1,) the lowest J so far
@@ -49,19 +49,21 @@ class Outcome:
     nmi: float | None  # and normalised mutual information
 
     @classmethod
-    def of(cls, found: Clustering, seconds: float, classes: np.ndarray | None) -> Outcome:
-        row = int(np.flatnonzero(found.inertias == found.inertia)[0])
-        course = [values[row, : found.n_iter + 1].tolist() for values in (found.trace.current, found.trace.best)]
-        means = None if found.center_indices is None else found.center_indices.tolist()
-        labels = found.labels.tolist()
-        agreed = agreement(classes, labels)
-        return cls(found.inertias.tolist(), seconds, found.backend, labels, means, *course, *agreed)
+    def of(cls, clustering: Clustering, seconds: float, classes: np.ndarray | None) -> Outcome:
+        row = int(np.flatnonzero(clustering.inertias == clustering.inertia)[0])
+        curves = [
+            curve[row, : clustering.n_iter + 1].tolist() for curve in (clustering.trace.current, clustering.trace.best)
+        ]
+        means = None if clustering.center_indices is None else clustering.center_indices.tolist()
+        labels = clustering.labels.tolist()
+        scores = agreement(classes, labels)
+        return cls(clustering.inertias.tolist(), seconds, clustering.backend, labels, means, *curves, *scores)
 
     @property
     def row(self) -> dict[str, float]:
-        """A row of a table, as the paper has them."""
-        average, each = statistics.fmean(self.inertias), self.seconds / len(self.inertias)
-        return {"worst": max(self.inertias), "average": average, "best": min(self.inertias), "seconds": each}
+        """A row of a table, as in the paper."""
+        average, seconds = statistics.fmean(self.inertias), self.seconds / len(self.inertias)
+        return {"worst": max(self.inertias), "average": average, "best": min(self.inertias), "seconds": seconds}
 
     @property
     def sample(self) -> Sample:
@@ -69,18 +71,19 @@ class Outcome:
         return Sample(statistics.fmean(self.inertias), spread, len(self.inertias))
 
     def clustering(self, X: np.ndarray) -> Clustering:
-        """The best run in the form in which a search returns it, to be drawn."""
-        labels, inertia, steps = np.array(self.labels, np.int32), min(self.inertias), len(self.current) - 1
+        """The best run as a search would return it, for drawing."""
+        labels, inertia, n_iter = np.array(self.labels, np.int32), min(self.inertias), len(self.current) - 1
         centers = np.array([X[labels == k].mean(axis=0) for k in np.unique(labels)])
         means = None if self.means is None else np.array(self.means)
-        path = None if means is None else np.full((1, steps + 1, len(means)), -1)  # only that there was one
-        course = Trace(np.array([self.current]), np.array([self.best]), np.full((1, steps), -1), path)
-        every = np.array([inertia])
-        return Clustering(labels, centers, inertia, means, steps, Stop.MAX_ITER, 0, every, course, self.backend)
+        # The means of iterations are not stored; plots only ask whether there are any.
+        path = None if means is None else np.full((1, n_iter + 1, len(means)), -1)
+        trace = Trace(np.array([self.current]), np.array([self.best]), np.full((1, n_iter), -1), path)
+        inertias = np.array([inertia])
+        return Clustering(labels, centers, inertia, means, n_iter, Stop.MAX_ITER, 0, inertias, trace, self.backend)
 
 
 def agreement(classes: np.ndarray | None, labels: list[int]) -> tuple[float, float] | tuple[None, None]:
-    """Adjusted Rand index and normalised mutual information, where the classes are known."""
+    """Adjusted Rand index and normalised mutual information; None if the classes are unknown."""
     if classes is None:
         return None, None
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
@@ -90,7 +93,7 @@ def agreement(classes: np.ndarray | None, labels: list[int]) -> tuple[float, flo
 
 @dataclass(slots=True)
 class Experiment:
-    """One table as far as it has been made again."""
+    """One table, as far as it has been repeated."""
 
     number: str
     outcomes: dict[str, Outcome] = field(default_factory=dict)  # by method
@@ -103,7 +106,7 @@ class Experiment:
 
 @dataclass(slots=True)
 class Results:
-    """All tables so far; `write` leaves them in a folder, where `read` takes them up again."""
+    """All tables so far. `write` stores them in a folder, and `read` loads them."""
 
     settings: Settings
     tables: dict[str, Experiment] = field(default_factory=dict)  # by number
@@ -112,29 +115,29 @@ class Results:
     def write(self, folder: Path) -> None:
         """Write results.json and results.csv."""
         folder.mkdir(parents=True, exist_ok=True)
-        replace_text(folder / "results.json", json.dumps(self._plain(), indent=1, allow_nan=False) + "\n")
-        replace_text(folder / "results.csv", self._per_run())
+        replace_text(folder / "results.json", json.dumps(self._as_json(), indent=1, allow_nan=False) + "\n")
+        replace_text(folder / "results.csv", self._as_csv())
 
     @classmethod
     def read(cls, folder: Path, settings: Settings) -> Results:
-        """What lies in a folder, if it was made with these settings; no tables where nothing does."""
+        """The results in a folder, which must have the same settings; without tables if there are none."""
         path = folder / "results.json"
         if not path.exists():
             return cls(settings)
         try:
             stored = json.loads(path.read_text(encoding="utf-8"))
-            before = Settings(**stored["settings"])
+            previous = Settings(**stored["settings"])
             tables = {number: _experiment(number, table) for number, table in stored["tables"].items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"{path} is not a file of results ({type(error).__name__}: {error}).") from error
-        if (before.runs, before.seed) != (settings.runs, settings.seed):
+        if (previous.runs, previous.seed) != (settings.runs, settings.seed):
             raise ValueError(
-                f"{path} was made with runs={before.runs} and seed={before.seed}, not with runs={settings.runs} "
+                f"{path} was made with runs={previous.runs} and seed={previous.seed}, not with runs={settings.runs} "
                 f"and seed={settings.seed}; go on with its own, or write to another folder."
             )
         return cls(settings, tables)
 
-    def _plain(self) -> dict[str, Any]:
+    def _as_json(self) -> dict[str, Any]:
         tables = {}
         for number, experiment in self.tables.items():
             table = TABLES[number]
@@ -152,7 +155,7 @@ class Results:
             }
         return {"settings": asdict(self.settings), "machine": machine(), "tables": tables}
 
-    def _per_run(self) -> str:
+    def _as_csv(self) -> str:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["table", "data", "k", "method", "run", "J"])
@@ -165,16 +168,18 @@ class Results:
 
 def _experiment(number: str, stored: dict[str, Any]) -> Experiment:
     names = [entry.name for entry in fields(Outcome)]
-    outcomes = {method: Outcome(**{name: held[name] for name in names}) for method, held in stored["methods"].items()}
+    outcomes = {
+        method: Outcome(**{name: values[name] for name in names}) for method, values in stored["methods"].items()
+    }
     return Experiment(TABLES[number].number, outcomes, stored["skipped"])
 
 
 def printed(row: dict[str, float], style: str, seconds: str = ".4f") -> list[str]:
-    """A row of a table as text: J in the style that the paper prints it in, and the time."""
+    """A row of a table as text: J in the paper's number format, and the time."""
     return [format(value, seconds if name == "seconds" else style) for name, value in row.items()]
 
 
 def machine() -> str:
-    """What the times were measured on, as far as Python knows it."""
+    """The machine on which times were measured, as far as Python knows it."""
     python, cores = platform.python_version(), os.cpu_count()
     return f"{platform.system()} {platform.machine()}, {cores} cores, Python {python}, NumPy {np.__version__}"
