@@ -1,12 +1,11 @@
-"""Checkpoints: the state of a search in a file, from which it goes on after its process was killed.
+"""Checkpoints: the state of a search in a file, so that it can continue after its process was killed.
 
-A search works in batches of restarts, and on a batch in stages, one after the other: seeds, the search itself, its
-refinement. The file has what the finished batches and stages came to, and of the stage under way the state between two
-iterations. Labels are not in it: they follow from the rest, and so the file is small whatever the number of points.
-Random numbers are addressed, and need no state. What a stage does depends on its state alone, so that it goes on with
-the bits that it would have had.
+A search runs batches of restarts, and each batch runs stages: seeds, the search itself, its refinement. The file has
+the results of finished batches and stages, and the state of the current stage between two iterations. Labels are not
+in it. They follow from the rest, so the file is small whatever the number of points. Random numbers are addressed and
+need no state. A stage depends on its state alone, so a search that continues has the bits of one that never stopped.
 
-Once a search is to end early, by Ctrl-C, time or callback, nothing more is kept: what comes behind that is cut short.
+Once a search is to end early, by Ctrl-C, time or callback, nothing more is kept, because what follows is cut short.
 """
 
 from __future__ import annotations
@@ -36,17 +35,17 @@ EVERY = 30.0
 
 
 class Stage:
-    """A stage of a search: where it was left, and whom to tell, between its iterations, where it is."""
+    """A stage of a search: the state it was left in, and a function that keeps its state between iterations."""
 
-    def __init__(self, state: Any = None, told: Callable[[Any], None] | None = None) -> None:
-        self.state = state  # as `keep` was told of it; None to begin
-        self.kept = told is not None  # whether anybody wants to know
-        self._told = told
+    def __init__(self, state: Any = None, keeper: Callable[[Any], None] | None = None) -> None:
+        self.state = state  # as `keep` got it; None to begin
+        self.kept = keeper is not None  # whether there is a checkpoint at all
+        self._keeper = keeper
 
     def keep(self, state: dict[str, Any]) -> None:
-        """This is what to go on from. None of it may change later; a function in it is called for its value."""
-        if self._told is not None:
-            self._told(state)
+        """Keep this state to continue from. It must not change later; functions in it are called for their values."""
+        if self._keeper is not None:
+            self._keeper(state)
 
 
 class Checkpoint:
@@ -77,7 +76,7 @@ class Checkpoint:
         self._earlier = list(self.batches)  # which are not asked for yet
 
     def begin(self, identity: dict[str, Any]) -> None:
-        """`identity` is what makes a search what it is: raise if the file is of another, or cannot be written."""
+        """Raise if the file belongs to a search with another `identity`, or cannot be written."""
         for name in {**self.identity, **identity} if self.identity else ():
             there, here = self.identity.get(name), identity.get(name)
             if there != here:
@@ -92,17 +91,17 @@ class Checkpoint:
             raise ValueError(f"checkpoint='{self.path}' cannot be written: {error.strerror}.") from None
 
     def earlier(self) -> Any:
-        """What the next batch came to, if it was finished; None if it is under way, or has not begun."""
+        """The result of the next batch, if it was finished; None otherwise."""
         return self._earlier.pop(0) if self._earlier else None
 
     def finish(self, batch: Any) -> None:
-        """The batch under way has come to this."""
+        """The current batch has this result."""
         if not self.over():
             self.batches.append(batch)
             self.stages, self.under_way, self._new = {}, None, True
 
     def stage(self, name: str, work: Callable[[Stage], Any]) -> Any:
-        """What a stage of the batch comes to: as it was kept, or as `work` returns it from where it was left."""
+        """The result of a stage: as it was kept, or as `work` returns it, continuing where it was left."""
         if name in self.stages:
             return self.stages[name]
         left = self.under_way[1] if self.under_way is not None and self.under_way[0] == name else None
@@ -119,12 +118,12 @@ class Checkpoint:
             self._try()
 
     def close(self) -> None:
-        """The search has ended, somehow."""
+        """Write what is not in the file yet; the search has ended, in whatever way."""
         if self._new and self.identity:
             self._try()
 
     def _try(self) -> None:
-        """Write; a search that has come so far does not end because it cannot be kept."""
+        """Write, and only warn if that fails: a search must not end because it cannot be kept."""
         try:
             self.write()
         except OSError as error:

@@ -160,7 +160,7 @@ class LloydSearch(Search):
 
 
 def refined(backend: BackendBase, centers: np.ndarray, refine: str, monitor: Monitor) -> np.ndarray:
-    """What the centers (R, K, d) that a search found are refined to: see `REFINEMENTS` of the searches."""
+    """Refine the centers (R, K, d) that a search found, as its `refine` asks."""
     rounds = 1 if monitor.should_hurry() or refine == "centroid" else REFINE_ITER
     monitor.begin_phase("refine", rounds)
     found = monitor.stage(
@@ -170,7 +170,7 @@ def refined(backend: BackendBase, centers: np.ndarray, refine: str, monitor: Mon
 
 
 def further(backend: BackendBase, centers: np.ndarray, refine: str | None, monitor: Monitor) -> np.ndarray:
-    """Where single moves lead from centers (R, K, d) of K-Means, if they are asked for.
+    """Make single moves from centers (R, K, d) of K-Means, if `refine` asks for them.
 
     Between them labels follow from nothing smaller: what was left on the way is begun again.
     """
@@ -214,7 +214,7 @@ class State:
         )  # fmt: skip
 
     def kept(self, going: np.ndarray, labelled: np.ndarray) -> dict[str, Any]:
-        """What the restarts that go on are resumed from; `labelled` (A, K, d) are the centres before this step."""
+        """The state to resume the restarts `going` from; `labelled` (A, K, d) are the centres before this step."""
         return {
             "made": self.made, "active": self.active[going], "labelled": labelled[going],
             "centers": self.centers[going], "ended": self.ended.copy(), "stops": self.stops.copy(),
@@ -289,7 +289,7 @@ def _trace(found: LloydRun) -> Trace:
 
 
 def _came_back(totals: np.ndarray, active: np.ndarray, passed: dict[tuple[int, int], None]) -> np.ndarray:
-    """Whether a restart has had these clusters before: then rounding alone moves points to and fro."""
+    """Whether a restart has had these clusters before. Then only rounding moves points to and fro."""
     entries = [(int(r), _fingerprint(each)) for r, each in zip(active, totals, strict=True)]
     known = np.array([entry in passed for entry in entries])
     passed.update(dict.fromkeys(entries))

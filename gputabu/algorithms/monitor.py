@@ -109,7 +109,7 @@ class Monitor:
 
     @contextmanager
     def opened(self, n_clusters: int, ledger: ProgressEstimate) -> Iterator[Monitor]:
-        """While this context is open, Ctrl-C only asks, and there is a bar if one is wanted; it leaves a checkpoint."""
+        """A context in which the first Ctrl-C only asks to stop, a bar is shown if wanted, and a checkpoint is kept."""
         self.n_clusters, self.estimate = n_clusters, ledger
         with ExitStack() as stack:
             stack.enter_context(self.interrupts)
@@ -131,7 +131,7 @@ class Monitor:
 
     @property
     def halted(self) -> Stop | None:
-        """Why to end at once, without what may follow the search; None to go on."""
+        """Why the search must end at once, without refinement; None to go on."""
         return Stop.INTERRUPTED if self.interrupts.asked else Stop.CALLBACK if self._stopped else None
 
     @property
@@ -149,7 +149,7 @@ class Monitor:
         return self.callback is not None or self.checkpoint is not None
 
     def should_hurry(self) -> bool:
-        """Whether what is before and behind the search is to end too: halted, or so much later than the time allows."""
+        """Whether seeding and refinement must end too: halted, or well past the time limit."""
         return self.halted is not None or (self.timed and time.perf_counter() >= self.latest)
 
     def should_stop(self) -> bool:
@@ -163,7 +163,7 @@ class Monitor:
     # -- to be told ------------------------------------------------------------------------------
 
     def batches(self, batches: Iterable[Sequence[int]]) -> Iterator[Sequence[int]]:
-        """The batches of restarts, one after the other, until the search is to end; the first in any case."""
+        """The batches of restarts in turn, until the search must end; the first in any case."""
         for i, batch in enumerate(batches):
             if i and self.should_stop():
                 break
@@ -187,7 +187,7 @@ class Monitor:
         self.n_clusters, self.best = n_clusters, math.inf
 
     def begin_phase(self, phase: str, max_iter: int) -> None:
-        """Another phase begins; behind the search no restart goes on."""
+        """Another phase begins. In "refine" no restart is searching any more."""
         if phase == "refine":
             self.estimate.ended[:] = True
         self.phase, self.max_iter = phase, max_iter

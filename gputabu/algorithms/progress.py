@@ -1,4 +1,4 @@
-"""How much of a search is done and how much is left: what a progress bar says."""
+"""How much of a search is done, and how much time is left: the numbers behind a progress bar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PHASES = {"start": "K-Means before the search", "refine": "refining"}
 
 
 class ProgressEstimate:
-    """Of R restarts of one search, in batches.
+    """Progress of R restarts of one search, in batches.
 
     The time left is that of the iterations left if J falls no further: then `patience` ends a restart. Restarts that
     have not begun count like those that have.
@@ -61,12 +61,12 @@ class ProgressEstimate:
 
     @property
     def fraction(self) -> float:
-        """Of all there is to do at the most, 0 to 1; it never falls."""
+        """Share of the most work there can be, 0 to 1; it never falls."""
         share = np.where(self.ended, 1.0, self.made / self.max_iter)
         return (self.before + float(share.sum())) / self.restarts
 
     def left(self, elapsed: float) -> float:
-        """Seconds, as far as one can tell; infinite where one cannot."""
+        """Seconds left, as an estimate; infinite while there is none."""
         rest = self.max_iter - self.made
         if self.patience is not None:
             rest = np.minimum(rest, self.patience - (self.made - self.fell))
@@ -87,7 +87,7 @@ class ProgressEstimate:
 
 
 class SweepEstimate(ProgressEstimate):
-    """Of clusterings of several K, some of them several times: the work of one grows with K."""
+    """Progress of clusterings for several K, some of them repeated. The work for one grows with K."""
 
     def __init__(self, ks: list[int], times: int, restarts: int) -> None:
         super().__init__(restarts, 1)

@@ -1,4 +1,4 @@
-"""What the searches share: the memory of what is forbidden, the best so far, and batches of restarts."""
+"""What is forbidden, and the best so far: the tabu list of QM-TS, the recent moves of relocation."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TabuList:
 
     @classmethod
     def resumed(cls, rows: np.ndarray, shared: bool) -> TabuList:
-        """The memory with these `rows`."""
-        memory = cls(len(rows), rows.shape[1], shared)
-        memory.length = (rows >= 0).sum(axis=-1)
-        memory._rows = np.concatenate([rows, memory._rows], axis=-1)
-        return memory
+        """The list with these `rows`."""
+        tabu = cls(len(rows), rows.shape[1], shared)
+        tabu.length = (rows >= 0).sum(axis=-1)
+        tabu._rows = np.concatenate([rows, tabu._rows], axis=-1)
+        return tabu
 
     @property
     def rows(self) -> np.ndarray:

@@ -16,6 +16,7 @@ from gputabu.algorithms.monitor import Callback
 from gputabu.algorithms.restarts import merge
 from gputabu.backend import as_caller_array, as_points, check_backend, open_backend, to_numpy
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, from_limbs
+from gputabu.core.docstrings import inserting
 from gputabu.core.log import shown
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_heaviest
@@ -32,6 +33,24 @@ SPREADS = ("auto", "restarts", "rows")
 COPIED = 256 << 20
 #: Number of rows to assume while it is unknown: the largest possible.
 MANY = 2**35
+
+
+documented = inserting({
+    "workers": """
+        n_clusters : int, default=8
+        client : distributed.Client, optional
+            By default the last one created.
+        spread : {"auto", "rows", "restarts"}, default="auto"
+            What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
+            "restarts": all of `X` is copied to every worker, which runs some of the restarts alone. "auto" is
+            "restarts" if `X` has at most 256 MiB, there are at least as many restarts as workers, and neither
+            `progress`, `callback` nor `checkpoint` is used. The result is the same.
+        """,
+    "labels": """
+        labels_ : dask array of shape (n_samples,), int32
+            In the chunks of `X`; computed when asked for.
+        """,
+})  # fmt: skip
 
 
 class _Distributed(Clusterer):
@@ -313,6 +332,7 @@ def _total_score(costs: Sequence[np.ndarray], bounds: Bounds) -> float:
     return -float(from_limbs(*np.sum(costs, axis=0), exponents=Grid.around(bounds, bounds.low).cost)[0])
 
 
+@documented
 class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
     """`gputabu.TabuKMeans` for dask arrays and data frames, with the same bits.
 
@@ -321,21 +341,13 @@ class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    client : distributed.Client, optional
-        By default the last one created.
-    spread : {"auto", "rows", "restarts"}, default="auto"
-        What the workers share. "rows": every partition stays where it is, and each pass runs on all workers.
-        "restarts": all of `X` is copied to every worker, which runs some of the restarts alone. "auto" is "restarts"
-        if `X` has at most 256 MiB, there are at least as many restarts as workers, and neither `progress`, `callback`
-        nor `checkpoint` is used. The result is the same.
+    %(workers)s
     **parameters
         See `gputabu.TabuKMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
-    labels_ : dask array of shape (n_samples,), int32
-        In the chunks of `X`; computed when asked for.
+    %(labels)s
 
     The other attributes are those of `gputabu.TabuKMeans`, as NumPy arrays.
 
@@ -359,23 +371,19 @@ class TabuKMeans(_Distributed, gputabu.estimators.models.TabuKMeans):
     _in_memory = gputabu.estimators.models.TabuKMeans
 
 
+@documented
 class QuantizedTabuKMeans(_Distributed, gputabu.estimators.models.QuantizedTabuKMeans):
     """`gputabu.QuantizedTabuKMeans` for dask arrays and data frames, with the same bits.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    client : distributed.Client, optional
-        By default the last one created.
-    spread : {"auto", "rows", "restarts"}, default="auto"
-        What the workers share; see `gputabu.dask.TabuKMeans`.
+    %(workers)s
     **parameters
         See `gputabu.QuantizedTabuKMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
-    labels_ : dask array of shape (n_samples,), int32
-        In the chunks of `X`; computed when asked for.
+    %(labels)s
 
     The other attributes are those of `gputabu.QuantizedTabuKMeans`, as NumPy arrays.
 
@@ -394,23 +402,19 @@ class QuantizedTabuKMeans(_Distributed, gputabu.estimators.models.QuantizedTabuK
     _in_memory = gputabu.estimators.models.QuantizedTabuKMeans
 
 
+@documented
 class KMeans(_Distributed, gputabu.estimators.models.KMeans):
     """`gputabu.KMeans` for dask arrays and data frames, with the same bits.
 
     Parameters
     ----------
-    n_clusters : int, default=8
-    client : distributed.Client, optional
-        By default the last one created.
-    spread : {"auto", "rows", "restarts"}, default="auto"
-        What the workers share; see `gputabu.dask.TabuKMeans`.
+    %(workers)s
     **parameters
         See `gputabu.KMeans`; `backend` is that of the workers. `device` cannot be set.
 
     Attributes
     ----------
-    labels_ : dask array of shape (n_samples,), int32
-        In the chunks of `X`; computed when asked for.
+    %(labels)s
 
     The other attributes are those of `gputabu.KMeans`, as NumPy arrays.
 
