@@ -29,9 +29,9 @@ from threadpoolctl import threadpool_info
 from gputabu import Clustering, Points, QuantizedTabuKMeans, datasets, lloyd, quantized, reassignment
 from gputabu.backend import numba_unusable, open_backend
 from gputabu.backend.numpy.threads import thread_count
-from gputabu.cli import speed as speeds
+from gputabu.cli import timing as speeds
 from gputabu.cli.reproduce.paper import TABLES
-from gputabu.cli.speed import tabu_step, timed
+from gputabu.cli.timing import tabu_step, timed
 
 try:
     import faiss

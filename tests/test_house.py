@@ -12,7 +12,7 @@ PACKAGE = Path(__file__).parents[1] / "gputabu"
 MODULE, FUNCTION = 500, 60
 MODULES = sorted(PACKAGE.rglob("*.py"))
 #: Passes that have a file of their own in every backend.
-FAMILIES = ("survey.py", "seeding.py", "hartigan.py", "relocation.py")
+FAMILIES = ("tabu_argmin.py", "seeding.py", "hartigan.py", "relocation.py")
 
 
 def name(path: Path) -> str:

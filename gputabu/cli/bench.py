@@ -16,7 +16,7 @@ from gputabu.backend.numpy.threads import thread_count
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.reproduce.records import machine
-from gputabu.cli.speed import per_iteration, timed
+from gputabu.cli.timing import per_iteration, timed
 from gputabu.core.validation import check_choice, check_int, check_n_clusters
 from gputabu.data.preprocessing import DTYPES
 

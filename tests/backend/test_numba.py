@@ -30,7 +30,7 @@ from gputabu.backend.numba.backend import NumbaBackend  # noqa: E402
 from gputabu.backend.numba.kernels.assign import assign_rows  # noqa: E402
 from gputabu.backend.numba.kernels.restart import run_restart  # noqa: E402
 from gputabu.backend.numba.kernels.seeding import seed_rows  # noqa: E402
-from gputabu.backend.numba.kernels.survey import survey_rows  # noqa: E402
+from gputabu.backend.numba.kernels.tabu_argmin import survey_rows  # noqa: E402
 
 pytestmark = pytest.mark.numba
 #: The compiled backend with no pass left to NumPy.

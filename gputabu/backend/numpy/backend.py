@@ -14,7 +14,7 @@ from gputabu.backend.contract import FAR, Assignment
 from gputabu.backend.numpy.hartigan import NumpyHartigan
 from gputabu.backend.numpy.reassignment import NumpyReassignment
 from gputabu.backend.numpy.relocation import NumpyRelocation
-from gputabu.backend.numpy.survey import NumpySurvey
+from gputabu.backend.numpy.tabu_argmin import NumpySurvey
 from gputabu.backend.numpy.tiling import Task
 
 

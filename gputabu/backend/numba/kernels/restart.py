@@ -23,7 +23,7 @@ from gputabu.backend.numba.kernels.state import (
     TARGET,
     TOLERANCE,
 )
-from gputabu.backend.numba.kernels.survey import NO_KEY, survey_all
+from gputabu.backend.numba.kernels.tabu_argmin import NO_KEY, survey_all
 
 #: Keys are compared as float32.
 ON_CENTER_KEY = np.float32(ON_CENTER)

@@ -9,9 +9,9 @@ import numpy as np
 from gputabu.backend.arithmetic.constants import LIMB
 from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.arithmetic.keys import Least
-from gputabu.backend.numba.kernels.survey import survey_rows
+from gputabu.backend.numba.kernels.tabu_argmin import survey_rows
 from gputabu.backend.numba.tiling import NumbaTiling, block_arguments
-from gputabu.backend.numpy.survey import NumpySurvey
+from gputabu.backend.numpy.tabu_argmin import NumpySurvey
 from gputabu.data.points import Block
 
 
