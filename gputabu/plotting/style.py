@@ -42,7 +42,7 @@ def looks(centers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     colour = np.arange(len(centers)) % len(COLOURS)
     if len(centers) > len(COLOURS):
         for i, center in enumerate(centers):
-            nearest = np.full(len(COLOURS), np.inf)  # squared distance to a centre of each colour
+            nearest = np.full(len(COLOURS), np.inf)  # squared distance to the nearest centre of each colour
             np.minimum.at(nearest, colour[:i], ((centers[:i] - center) ** 2).sum(axis=1))
             colour[i] = nearest.argmax()
     uses = np.array(
