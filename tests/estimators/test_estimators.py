@@ -275,7 +275,7 @@ def test_representation_in_a_notebook(model, iris):
 
 
 def stop_at_two(info):
-    return info.iteration == 2
+    return info.phase == "search" and info.iteration == 2
 
 
 @pytest.mark.parametrize("model", [*MODELS, BRIEF])
