@@ -67,7 +67,7 @@ class ndarray:
         elif not isinstance(out, np.ndarray) or out.dtype != self.dtype or out.shape != self.shape:
             raise TypeError("out must be a NumPy array of the same dtype and shape")
         stream = stream or get_current_stream()  # of the current device, wherever the array is
-        landed = out if blocking else np.empty(self.shape, self.dtype)
+        landed = np.empty(self.shape, self.dtype)
 
         def action():
             check_read(self._view, "a copy to the host")
@@ -78,6 +78,7 @@ class ndarray:
             number = submit(action, stream, "a copy to the host", self._uses(False))
             if blocking:
                 synchronise(stream)
+                out[...] = landed
             else:
                 _order.written_later(stream._key, number, out, landed)
         return out
