@@ -5,7 +5,7 @@ import numpy as np
 from . import _order
 from ._array import _check_device, from_interface, layout, ndarray, submit_kernel, uses_of
 from .cuda import _pool
-from .cuda.memory import is_pinned, mark_written
+from .cuda.memory import mark_written, pinned_at
 from .cuda.stream import get_current_stream, submit, synchronise
 
 _PLAIN = (np.ndarray, np.generic, int, float, bool, list, tuple, range)
@@ -77,11 +77,11 @@ def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocki
 def _send(new, host):
     """A copy by way of a pinned buffer of that size. Where none can be had, CuPy counts on the driver to have one."""
     stream = get_current_stream()
-    number, pinned = new._copy_from(host, stream), is_pinned(host.ctypes.data)
-    buffer = None if pinned else _pool.pin(host.nbytes)
+    number, pinned = new._copy_from(host, stream), pinned_at(host.ctypes.data)
+    buffer = None if pinned is not None else _pool.pin(host.nbytes)
     if buffer is not None:
         _pool.unpin(buffer)
-    if pinned:  # no buffer
+    if pinned is not None:  # no buffer
         _order.read_later(stream._key, number, host)
 
 

@@ -149,11 +149,13 @@ def _join(clock, other):
 
 
 # ---- host memory, which a copy uses until its stream is waited for
-def read_later(stream, number, array):
+def read_later(stream, number, array, owner=None):
     """A copy reads `array`, which must stay as it is until the host has waited."""
+    while owner is None or getattr(owner, "base", None) is not None:
+        owner = array if owner is None else owner.base
     if array.size:
         with lock:
-            _copies.append(_Read(stream, number, array))
+            _copies.append(_Read(stream, number, array, owner))
 
 
 def written_later(stream, number, array, values):
@@ -166,12 +168,9 @@ def written_later(stream, number, array, values):
 class _Read:
     """Knows the memory by address and owner, so that memory let go too early is let go."""
 
-    def __init__(self, stream, number, array):
+    def __init__(self, stream, number, array, owner):
         from .cuda.memory import host_view
 
-        owner = array
-        while getattr(owner, "base", None) is not None:
-            owner = owner.base
         self.stream, self.number, self.owner = stream, number, weakref.ref(owner)
         place = array.__array_interface__["data"][0], array.shape, array.dtype, array.strides
         self.sum = lambda: zlib.crc32(host_view(*place).tobytes())

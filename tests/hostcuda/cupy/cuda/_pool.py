@@ -1,8 +1,9 @@
 """CuPy's memory pool, as far as it decides what is free and who gets it.
 
 The driver gives whole blocks. A freed one is kept in the arena of the stream it was allocated on, and handed out there
-again: the smallest that is large enough, split. The driver counts what is kept as used, so `mem_info` does; what a split
-left over goes back only once it is whole. Addresses are not used again (hooks.cpp), but a chunk remembers who used it.
+again: the smallest that is large enough, split. The driver counts what is kept as used, and so does `mem_info`. What a
+split left over goes back only once it is whole. Addresses are not used again (hooks.cpp), but a chunk remembers who
+used it.
 """
 
 import bisect
@@ -56,6 +57,8 @@ class Pool:
         """A chunk of `size` bytes, or None."""
         with lock:
             self._sort()
+            if self.total > bound:  # a test has made the device smaller
+                self.give_back()
             arena = self._arenas.setdefault(stream, [])
             place = bisect.bisect_left(arena, size, key=_size)
             if place < len(arena):

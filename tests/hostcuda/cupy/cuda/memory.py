@@ -1,6 +1,7 @@
 """Device and pinned memory, and the shadow that tells which bytes were ever written."""
 
 import ctypes
+import weakref
 
 import numpy as np
 
@@ -114,19 +115,19 @@ class MemoryPool:
         return _limit
 
 
+_pinned = weakref.WeakValueDictionary()  # by address
+
+
 class PinnedMemoryPointer(bytearray):
     """A buffer as NumPy's frombuffer takes it (bytearray, since Python 3.11 knows no __buffer__)."""
 
     def __init__(self, size):
         super().__init__(b"\xff" * size)
         self.ptr = ctypes.addressof(ctypes.c_char.from_buffer(self)) if size else 0
-        self._pinned[self.ptr] = size
+        _pinned[self.ptr] = self
         self._rounded = 0
 
-    _pinned = {}  # address -> bytes
-
     def __del__(self):
-        self._pinned.pop(self.ptr, None)
         _pool.unpin(self._rounded)
 
 
@@ -140,8 +141,9 @@ def alloc_pinned_memory(size):
     return memory
 
 
-def is_pinned(address):
-    return any(start <= address < start + size for start, size in list(PinnedMemoryPointer._pinned.items()))
+def pinned_at(address):
+    """The pinned memory that an address lies in, or None."""
+    return next((memory for start, memory in list(_pinned.items()) if 0 <= address - start < len(memory)), None)
 
 
 def starts(*views):

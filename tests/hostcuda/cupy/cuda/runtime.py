@@ -1,13 +1,11 @@
 """cupy.cuda.runtime, as far as it is used."""
 
-import ctypes
-
 import numpy as np
 
 from .. import _hostcuda, _order
 from . import device as _device
 from .errors import CUDARuntimeError
-from .memory import check_read, host_view, mark_written, starts
+from .memory import check_read, host_view, mark_written, pinned_at, starts
 from .stream import refuse_in_capture, stream_of, submit
 
 __all__ = [
@@ -82,10 +80,10 @@ def memcpyAsync(dst, src, size, kind, stream):
     uses = [(start, False) for start in starts(source)] + [(start, True) for start in starts(target)]
     stream = stream_of(stream)
     number = submit(action, stream, "memcpyAsync", uses)
-    if number and kind == memcpyHostToDevice:
-        _order.read_later(stream._key, number, source)
-    if number and kind == memcpyDeviceToHost:
+    if kind == memcpyDeviceToHost:
         _order.written_later(stream._key, number, target, landed)
+    elif number and pinned_at(src) is not None:  # whose other memory is, and how long, cannot be known
+        _order.read_later(stream._key, number, source, pinned_at(src))
 
 
 def memsetAsync(ptr, value, size, stream):
