@@ -80,6 +80,7 @@ def test_streams_share_a_device():
 
     model = clone(MODELS[0]).set_params(backend="cuda")
     alone, device_X = bits(clone(model).fit(X)), cupy.asarray(X)
+    cupy.cuda.Device().synchronize()  # other streams do not wait for the copy
 
     def on_a_stream(number):
         with cupy.cuda.Stream(non_blocking=True):

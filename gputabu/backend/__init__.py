@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -91,9 +92,9 @@ def as_caller_arrays(
 def as_caller_array(array: Any, points: Points) -> Any:
     """`array` as the kind of array that the points came in, where they are."""
     if points.on_device:
-        from gputabu.backend.cuda.points import on_device_of
+        from gputabu.backend.cuda.points import handed_out
 
-        array = on_device_of(array, points)
+        return handed_out(array, points)
     return array if points.maker is None else points.maker(array)
 
 
@@ -102,9 +103,9 @@ def to_numpy(array: Any, name: str = "X") -> np.ndarray:
     array = as_array(array, name)
     if not on_gpu(array):
         return np.asarray(array)
-    from gputabu.backend.cuda.points import taken
+    from gputabu.backend.cuda.points import fetched
 
-    return taken(array).get()
+    return fetched(array)
 
 
 def open_backend(points: Points, backend: BackendChoice = "auto", device: Devices = None) -> BackendBase:
@@ -179,6 +180,10 @@ def cuda_unusable() -> str | None:
     from gputabu.backend.cuda import unusable
 
     return unusable()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=cuda_unusable.cache_clear)  # CUDA does not survive a fork
 
 
 @functools.cache

@@ -231,7 +231,12 @@ def test_strides_are_ignored_as_cupy_ignores_them():
 
 
 def test_out_of_memory(monkeypatch):
-    monkeypatch.setattr(hc.settings, "memory", sum(size for size, _ in hc.live.values()) + 4096)
+    pool = cupy.get_default_memory_pool()
+    kept = []
+    while pool.free_bytes():  # what a split left over
+        kept.append(cupy.empty(512, np.uint8))
+        pool.free_all_blocks()
+    monkeypatch.setattr(hc.settings, "memory", pool.total_bytes() + 4096)
     a = cupy.empty(4096, np.uint8)
     with pytest.raises(cupy.cuda.memory.OutOfMemoryError, match="Out of memory allocating 512 bytes"):
         cupy.empty(1)
@@ -363,6 +368,7 @@ def test_last_block(seed):
 
 def test_graph_replay(seed):
     a, b, stream = cupy.zeros(40, np.float32), cupy.zeros(40, np.float32), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
     hc.reset()
     with stream:
         stream.begin_capture()
@@ -384,6 +390,7 @@ def test_two_streams_and_pinned_copies(seed):
     n, streams = 100, [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
     pinned = [np.frombuffer(cupy.cuda.alloc_pinned_memory(4 * n), np.float32, n) for _ in streams]
     arrays = [cupy.empty(n, np.float32) for _ in streams]
+    cupy.cuda.Device().synchronize()  # whoever had their memory before
     for i, (stream, host, a) in enumerate(zip(streams, pinned, arrays, strict=True)):
         host[...] = i
         with stream:

@@ -277,7 +277,7 @@ HOSTCUDA_FMINMAX(double, float, double)
 
 // ---- a kernel as the runtime sees it: a table at the end of each module, written by compile.py
 namespace hostcuda {
-struct Argument { char kind; int bytes; };  // 'p'ointer, 'i'nteger, 'f'loat, 's'truct
+struct Argument { char kind; int bytes; bool constant; };  // 'p'ointer, 'i'nteger, 'f'loat, 's'truct; to constants
 struct Kernel {
     const char* name;
     void (*call)(void**);
@@ -285,6 +285,8 @@ struct Kernel {
     int count;
 };
 template <class T> struct describe { static constexpr char kind = __is_enum(T) ? 'i' : 's'; };
+template <class T> struct to_constants { static constexpr bool value = false; };
+template <class T> struct to_constants<const T*> { static constexpr bool value = true; };
 template <class T> struct describe<T*> { static constexpr char kind = 'p'; };
 #define HOSTCUDA_KIND(T, k) template <> struct describe<T> { static constexpr char kind = k; };
 HOSTCUDA_KIND(bool, 'i') HOSTCUDA_KIND(char, 'i') HOSTCUDA_KIND(signed char, 'i') HOSTCUDA_KIND(unsigned char, 'i')
@@ -295,7 +297,8 @@ HOSTCUDA_KIND(unsigned long long, 'i') HOSTCUDA_KIND(float, 'f') HOSTCUDA_KIND(d
 template <int... I> struct indices {};
 template <auto function> struct entry;
 template <class... A, void (*function)(A...)> struct entry<function> {
-    static constexpr Argument arguments[sizeof...(A) + 1] = {{describe<A>::kind, (int)sizeof(A)}..., {0, 0}};
+    static constexpr Argument arguments[sizeof...(A) + 1] = {
+        {describe<A>::kind, (int)sizeof(A), to_constants<A>::value}..., {}};
     template <int... I> static void unpack(void** a, indices<I...>) { function(*(A*)a[I]...); }
     static void call(void** a) { unpack(a, indices<__integer_pack((int)sizeof...(A))...>()); }
     static constexpr int count = sizeof...(A);

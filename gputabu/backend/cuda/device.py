@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Self, TypeVar
 
@@ -14,6 +16,7 @@ from gputabu.backend.arithmetic.keys import NO_KEY
 from gputabu.backend.base import BackendBase
 from gputabu.backend.cuda import launch as kernels
 from gputabu.backend.cuda import structs
+from gputabu.backend.cuda.memory import borrow_streams, return_streams, upload
 from gputabu.backend.cuda.points import DeviceChunk, DevicePoints
 from gputabu.backend.cuda.sources import shared_bytes
 from gputabu.backend.tuning import Tuning
@@ -45,13 +48,16 @@ class DeviceBackend(BackendBase):
         if points.n >= 2**32:
             raise ValueError(f"n_samples={points.n} must be below 2^32 on backend='cuda'.")
         self.points, self.tuning = points, tuning or Tuning()
+        self._runner: int | None = None  # the thread that is in `run`
         if points.on_device and device not in (None, points.chunks[0].device.id):
             raise ValueError(f"device={device} is not where X is: device {points.chunks[0].device.id}.")
         self.device = points.chunks[0].device if points.on_device else cupy.cuda.Device(device)
         with self.device:
             before = cupy.cuda.Event()
             before.record(cupy.cuda.get_current_stream())
-            self.stream = cupy.cuda.Stream(non_blocking=True)
+            streams = borrow_streams(self.device.id)
+            self.stream, self.copies = streams
+            self._return_streams = weakref.finalize(self, return_streams, self.device.id, streams)
             self.stream.wait_event(before)  # whatever is still writing X
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]
@@ -63,28 +69,37 @@ class DeviceBackend(BackendBase):
 
     def __exit__(self, *_: object) -> None:
         self.stream.synchronize()
+        self._return_streams()
 
     def run(self, work: Callable[[], Result]) -> Result:
         """Do `work` with the device and the stream current; with fewer points there if memory is short.
 
-        Work allocates before it changes anything, so that what ran out of memory can begin again.
+        Work allocates before it changes anything, so that what ran out of memory can begin again. Work inside of other
+        work does not: the whole begins again, as its arrays are in the way of the points.
         """
+        if self._runner == threading.get_ident():
+            return work()
         with self.device, self.stream:
             while True:
+                self._runner = threading.get_ident()
                 try:
                     return work()
                 except cupy.cuda.memory.OutOfMemoryError as error:
-                    chunks = self.__dict__.get("chunks")
-                    if chunks is None or not chunks.shrink():
-                        raise MemoryError(
-                            f"Out of device memory on device {self.device.id} ({error}) even with the points streamed "
-                            "in small chunks; use fewer restarts at once, or a device with more memory."
-                        ) from None
+                    reason = str(error)
+                finally:
+                    self._runner = None
+                # Only here: inside of the handler, the traceback has the arrays of what failed.
+                chunks = self.__dict__.get("chunks")
+                if chunks is None or not chunks.shrink():
+                    raise MemoryError(
+                        f"Out of device memory on device {self.device.id} ({reason}) even with the points streamed "
+                        "in small chunks; use fewer restarts at once, or a device with more memory."
+                    )
 
     @cached_property
     def chunks(self) -> DevicePoints:
         with self.device, self.stream:
-            return DevicePoints(self.points, self.tuning.resident_share)
+            return DevicePoints(self.points, self.tuning.resident_share, self.copies)
 
     @on_device
     def bounds_partial(self) -> Bounds:
@@ -186,8 +201,8 @@ def uploaded(shape: Any, value: Any) -> Any:
 
 
 def to_device(centers: np.ndarray) -> Any:
-    """A copy of a small table, such as the centres, on the current device."""
-    return cupy.asarray(np.ascontiguousarray(centers))
+    """A copy of a table, such as the centres, on the current device."""
+    return upload(centers)
 
 
 def _unsorted(bits: np.ndarray) -> np.ndarray:

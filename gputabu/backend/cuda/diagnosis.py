@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
+from gputabu.backend.cuda import version
 from gputabu.backend.cuda.backend import GROUP, REGISTER_D
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.sources import source, source_folder
@@ -45,11 +46,7 @@ def device_facts() -> dict[str, str]:
     capability = device.compute_capability
     return {
         "device": f"{name}, compute capability {capability[:-1]}.{capability[-1]}",
-        "CUDA": f"driver {_version(cupy.cuda.runtime.driverGetVersion())}, "
-        f"runtime {_version(cupy.cuda.runtime.runtimeGetVersion())}",
+        "CUDA": f"driver {version(cupy.cuda.runtime.driverGetVersion())}, "
+        f"runtime {version(cupy.cuda.runtime.runtimeGetVersion())}",
         "memory": f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free",
     }
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"

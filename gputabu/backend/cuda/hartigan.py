@@ -43,6 +43,6 @@ class CudaHartigan(DeviceBackend):
     @on_device
     def relabel(self, labels: Any, moves: Moves) -> None:
         if len(moves):
-            places = cupy.asarray(moves.restart * self.points.n + moves.row)
+            places = to_device(moves.restart * self.points.n + moves.row)
             self.launch("labels.cu", "relabel", self.spread(len(moves)), (
-                labels, places, cupy.asarray(moves.target), len(moves)))  # fmt: skip
+                labels, places, to_device(moves.target), len(moves)))  # fmt: skip

@@ -1,21 +1,25 @@
-"""Points on a GPU: resident where they fit, otherwise streamed from pinned host memory through two buffers."""
+"""Points on a GPU: resident where they fit, otherwise streamed through two buffers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import cupy
 import numpy as np
 
+from gputabu.backend.cuda.memory import Staging, available, upload
 from gputabu.core.log import log
 from gputabu.core.validation import check_shape, check_weights, float_for
 from gputabu.data.points import Points
 from gputabu.data.sources import Source
 
-#: Share of the free memory for one of the two buffers of a stream.
+#: Share of the free memory for one of the two buffers that points are streamed through,
 BUFFER_SHARE = 0.2
+#: and its bytes at the most: a copy of that size hides what it costs to begin one.
+BUFFER_BYTES = 1 << 27
 #: Below this there is no point in going on with less.
 LEAST_ROWS = 256
 
@@ -39,12 +43,18 @@ def adopt(X: Any, weights: np.ndarray | None) -> Points:
     return Points((array,), None if weights is None else (weights,))
 
 
-def on_device_of(array: np.ndarray, points: Points) -> Any:
-    """A copy of a host array on the device where the points are."""
-    if not isinstance(array, np.ndarray):
-        return array
-    with points.chunks[0].device:
-        return cupy.asarray(array)
+def fetched(X: Any) -> np.ndarray:
+    """An array of any CUDA library as NumPy's."""
+    array = taken(X)
+    with array.device:  # else CuPy reads it in the order of another device's stream
+        return array.get()
+
+
+def handed_out(array: Any, points: Points) -> Any:
+    """An array, from the host or the device, as the kind of array that the points came in, where they are."""
+    with points.chunks[0].device:  # CuPy lets whoever takes it wait for a stream of the current device
+        there = upload(array) if isinstance(array, np.ndarray) else array
+        return there if points.maker is None else points.maker(there)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +73,22 @@ class DeviceChunk:
 class DevicePoints:
     """The chunks of `points` on the current device."""
 
-    def __init__(self, points: Points, share: float) -> None:
-        """Points that take no more than this share of the free memory stay there."""
-        self.points = points
+    def __init__(self, points: Points, share: float, copies: Any) -> None:
+        """Points that take no more than this share of the free memory stay there; others come by a stream."""
+        self.points, self.copies = points, copies
         self.resident: list[DeviceChunk] | None = None
         self.buffers: list[_Buffer] = []
-        bytes_ = points.n * (points.d * points.dtype.itemsize + (0 if points.weights is None else 8))
-        free = cupy.cuda.Device().mem_info[0]
-        if points.on_device or bytes_ <= share * free:
-            try:
+        row = points.d * points.dtype.itemsize + (0 if points.weights is None else 8)
+        self.staging: Staging | None = None
+        free = available()
+        if points.on_device:
+            self.resident = [self._upload(c) for c in range(len(points.chunks))]
+        elif points.n * row <= share * free:
+            with suppress(cupy.cuda.memory.OutOfMemoryError):  # behind it, what had been allocated is let go
                 self.resident = [self._upload(c) for c in range(len(points.chunks))]
-            except cupy.cuda.memory.OutOfMemoryError:
-                log.info("the points do not fit the device: they are streamed")
         if self.resident is None:
-            self._make_buffers(max(LEAST_ROWS, int(BUFFER_SHARE * free / max(1, bytes_ // points.n))))
+            log.info("the points (%d MB) are streamed: %d MB of the device are free", points.n * row >> 20, free >> 20)
+            self._make_buffers(max(LEAST_ROWS, int(min(BUFFER_SHARE * free, BUFFER_BYTES) / max(1, row))))
 
     def shrink(self) -> bool:
         """Make room: stream what is resident, or halve the chunks. False where nothing more can be given up."""
@@ -85,6 +97,7 @@ class DevicePoints:
         if self.resident is not None:
             self.resident = None
             rows = self.points.n // 4
+            log.info("device memory is short: the points are streamed")
         elif self.buffers and self.buffers[0].rows > LEAST_ROWS:
             rows = self.buffers[0].rows // 2
         else:
@@ -100,19 +113,33 @@ class DevicePoints:
         if self.resident is not None:
             yield from self.resident
             return
-        for i, block in enumerate(self.points.blocks(self.buffers[0].rows)):
-            yield self.buffers[i % 2].load(block)
+        buffers = self.buffers
+        for i, block in enumerate(self.points.blocks(buffers[0].rows)):
+            chunk = buffers[i % 2].load(block, self._staging)
+            try:
+                yield chunk
+            finally:
+                buffers[i % 2].release()
+
+    @property
+    def _staging(self) -> Staging:
+        if self.staging is None:
+            self.staging = Staging(self.points.n * self.points.d * self.points.dtype.itemsize)
+        return self.staging
 
     def _upload(self, c: int) -> DeviceChunk:
         chunk, weights = self.points.chunks[c], None
         if self.points.weights is not None:
-            weights = cupy.asarray(self.points.weights[c])
+            weights = upload(self.points.weights[c])
+        if isinstance(chunk, np.ndarray):
+            return DeviceChunk(upload(chunk), weights, self.points.starts[c])
         if not isinstance(chunk, Source):
-            return DeviceChunk(cupy.asarray(chunk), weights, self.points.starts[c])
-        X, first = cupy.empty(chunk.shape, chunk.dtype), 0
+            return DeviceChunk(chunk, weights, self.points.starts[c])
+        X, first, stream = cupy.empty(chunk.shape, chunk.dtype), 0, cupy.cuda.get_current_stream()
         for piece in chunk.pieces():
-            X[first : first + len(piece)].set(piece)
+            self._staging.copy(piece, X[first : first + len(piece)], stream)
             first += len(piece)
+        self._staging.wait()
         return DeviceChunk(X, weights, self.points.starts[c])
 
     def _make_buffers(self, rows: int) -> None:
@@ -120,7 +147,7 @@ class DevicePoints:
         rows = min(rows, self.points.n, *(c.chunk_rows for c in self.points.chunks if isinstance(c, Source)))
         while True:
             try:
-                self.buffers = [_Buffer(self.points, rows) for _ in range(2)]
+                self.buffers = [_Buffer(self.points, rows, self.copies) for _ in range(2)]
                 return
             except cupy.cuda.memory.OutOfMemoryError:
                 self.buffers = []
@@ -131,40 +158,29 @@ class DevicePoints:
 
 
 class _Buffer:
-    """Pinned host memory and device memory for some rows; the copy runs beside the kernels of the other buffer."""
+    """Device memory for some rows; the copy into it runs beside the kernels that read the other buffer."""
 
-    def __init__(self, points: Points, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, points: Points, rows: int, copies: Any) -> None:
+        self.rows, self.copies, self.compute = rows, copies, cupy.cuda.get_current_stream()
         self.X = cupy.empty((rows, points.d), points.dtype)
         self.weights = None if points.weights is None else cupy.empty(rows, np.float64)
-        self.host_X = _pinned((rows, points.d), points.dtype)
-        self.host_weights = _pinned((rows,), np.dtype(np.float64)) if points.weights is not None else np.empty(0)
-        self.copies = cupy.cuda.Stream(non_blocking=True)
-        self.used = cupy.cuda.Event()
-        self.copied = cupy.cuda.Event()
-        self.busy = False
+        self.used = cupy.cuda.Event(disable_timing=True)
+        self.copied = cupy.cuda.Event(disable_timing=True)
+        self.release()  # it may be memory that kernels still read: CuPy hands it out in the order of their stream
 
-    def load(self, block: Any) -> DeviceChunk:
-        compute = cupy.cuda.get_current_stream()
-        if self.busy:  # the kernels that read this buffer, and the copy into it, must have ended
-            self.used.record(compute)
-            self.copies.wait_event(self.used)
-            self.copied.synchronize()
+    def load(self, block: Any, staging: Staging) -> DeviceChunk:
         n = len(block.X)
-        self.host_X[:n] = block.X
-        self.X[:n].set(self.host_X[:n], stream=self.copies)
-        weights = None
-        if self.weights is not None:
-            self.host_weights[:n] = block.weights
-            weights = self.weights[:n]
-            weights.set(self.host_weights[:n], stream=self.copies)
-        self.copied.record(self.copies)
-        compute.wait_event(self.copied)
-        self.busy = True
+        weights = None if self.weights is None else self.weights[:n]
+        self.copies.wait_event(self.used)
+        try:
+            staging.copy(block.X, self.X[:n], self.copies)
+            if weights is not None:
+                staging.copy(block.weights, weights, self.copies)
+        finally:  # of half a copy, too: this memory may be handed out again
+            self.copied.record(self.copies)
+            self.compute.wait_event(self.copied)
         return DeviceChunk(self.X[:n], weights, block.start)
 
-
-def _pinned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    count = int(np.prod(shape))
-    memory = cupy.cuda.alloc_pinned_memory(count * dtype.itemsize)
-    return np.frombuffer(memory, dtype, count).reshape(shape)
+    def release(self) -> None:
+        """All that reads the buffer has been launched: the next copy waits for that, and for nothing later."""
+        self.used.record(self.compute)

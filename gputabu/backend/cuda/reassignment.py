@@ -43,7 +43,7 @@ class CudaReassignment(DeviceBackend):
     ) -> Assignment:
         r, k = len(trials.restarts), trials.k
         batch, grid = self._batch(trials), self.device_grid
-        given = None if trials.given is None else cupy.asarray(trials.given)
+        given = None if trials.given is None else to_device(trials.given)
         which, noted = (cupy.asarray(np.asarray(array, np.int32)) for array in (chosen, better))
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
         for chunk in self.chunks:

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 import cupy
 import numpy as np
 
+from gputabu.backend.cuda.memory import available
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
 from gputabu.backend.loops import Loops, QuantizedRun, QuantizedSettings
+from gputabu.core.log import log
 
 if TYPE_CHECKING:
     from gputabu.backend.cuda.backend import CudaBackend
@@ -42,7 +44,10 @@ class CudaLoops(Loops):
         if chunks is None or len(chunks) != 1:
             return None
         search = DeviceSearch(backend, chunks[0], means, settings)
-        if search.bytes > STATE_SHARE * backend.device.mem_info[0]:
+        free = available()
+        if search.bytes > STATE_SHARE * free:
+            need = search.bytes >> 20
+            log.info("the search runs pass by pass: its state of %d MB is much of the %d MB free", need, free >> 20)
             return None
         search.allocate()
         if search.block_bytes <= backend.shared_limit and not settings.monitor.timed:  # nothing ends a launch

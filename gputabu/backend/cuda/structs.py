@@ -14,6 +14,7 @@ import numpy as np
 from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB
 from gputabu.backend.arithmetic.fixed_point import Grid as FixedPointGrid
 from gputabu.backend.arithmetic.fixed_point import power
+from gputabu.backend.cuda.memory import upload
 from gputabu.core.results import Stop
 
 #: What `Restarts.done` says of the end of a restart, by number; 0 where it goes on.
@@ -114,7 +115,7 @@ class Restarts(NamedTuple):
         """Before the first iteration from means (R, K) int64."""
         (r, k), t = means.shape, max_iter + 1
         return cls(
-            means=cupy.asarray(means),
+            means=upload(means),
             rows=cupy.empty((r, k, capacity), np.int64),
             length=cupy.zeros((r, k), np.int32),
             best_means=cupy.empty((r, k), np.int64),
@@ -122,9 +123,9 @@ class Restarts(NamedTuple):
             stale=cupy.zeros(r, np.int32),
             age=cupy.asarray(np.ones(r, np.int32)),
             done=cupy.zeros(r, np.int32),
-            current=cupy.asarray(np.full((r, t), np.nan)),
-            best=cupy.asarray(np.full((r, t), np.nan)),
-            path=cupy.asarray(np.full((r, t, k), -1, np.int64)),
+            current=upload(np.full((r, t), np.nan)),
+            best=upload(np.full((r, t), np.nan)),
+            path=upload(np.full((r, t, k), -1, np.int64)),
         )
 
 

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from . import _dlpack, _hostcuda
+from . import _dlpack, _hostcuda, _order
 from .cuda import device as _device
-from .cuda.memory import Memory, MemoryPointer, UnownedMemory, check_read, host_view, mark_written
-from .cuda.stream import get_current_stream, refuse_in_capture, submit, synchronise
+from .cuda.memory import Memory, MemoryPointer, UnownedMemory, check_read, host_view, mark_written, starts
+from .cuda.stream import get_current_stream, refuse_in_capture, stream_of, submit, synchronise
 
 REFUSAL = (
     "Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly."
@@ -66,14 +66,31 @@ class ndarray:
             out = np.empty(self.shape, self.dtype, order)
         elif not isinstance(out, np.ndarray) or out.dtype != self.dtype or out.shape != self.shape:
             raise TypeError("out must be a NumPy array of the same dtype and shape")
-        check_read(self._view, "a copy to the host")
-        out[...] = self._view
-        _hostcuda.counts.copy("device_to_host", self.nbytes)
-        if blocking:
-            synchronise(stream)
+        stream = stream or get_current_stream()  # of the current device, wherever the array is
+        landed = np.empty(self.shape, self.dtype)
+
+        def action():
+            check_read(self._view, "a copy to the host")
+            landed[...] = self._view
+            _hostcuda.counts.copy("device_to_host", self.nbytes)
+
+        with self.device:
+            number = submit(action, stream, "a copy to the host", self._uses(False))
+            if blocking:
+                synchronise(stream)
+                out[...] = landed
+            else:
+                _order.written_later(stream._key, number, out, landed)
         return out
 
     def set(self, arr, stream=None):
+        stream = stream or get_current_stream()
+        number = self._copy_from(arr, stream)
+        with self.device:
+            _order.read_later(stream._key, number, arr)
+
+    def _copy_from(self, arr, stream):
+        """A copy from the host; the number of the operation."""
         refuse_in_capture()
         if not isinstance(arr, np.ndarray):
             raise TypeError("Only numpy.ndarray can be set to cupy.ndarray")
@@ -83,9 +100,17 @@ class ndarray:
             raise ValueError(f"Shape mismatch. Old shape: {self.shape}, new shape: {arr.shape}")
         if not (self.flags.c_contiguous or self.flags.f_contiguous):
             raise RuntimeError("Cannot set to non-contiguous array")
-        mark_written(self._view, "a copy from the host")
-        self._view[...] = arr
-        _hostcuda.counts.copy("host_to_device", self.nbytes)
+
+        def action():
+            mark_written(self._view, "a copy from the host")
+            self._view[...] = arr
+            _hostcuda.counts.copy("host_to_device", self.nbytes)
+
+        with self.device:
+            return submit(action, stream, "a copy from the host", self._uses(True))
+
+    def _uses(self, writes):
+        return [(start, writes) for start in starts(self._view)]
 
     def item(self):
         return self.get().item()
@@ -153,9 +178,12 @@ class ndarray:
     def __cuda_array_interface__(self):
         strides = None if self.flags.c_contiguous else self.strides
         return {"shape": self.shape, "typestr": self.dtype.str, "descr": self.dtype.descr, "version": 3,
-                "data": (self.data.ptr, False), "strides": strides, "stream": 1}  # fmt: skip
+                "data": (self.data.ptr, False), "strides": strides,
+                "stream": get_current_stream().ptr or 1}  # fmt: skip
 
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+        if stream != -1:  # the consumer's waits for the current one, of whatever device
+            _order.wait(stream_of(stream or 1)._key, _order.recorded(get_current_stream()._key))
         return _dlpack.export(self)
 
     def __dlpack_device__(self):
@@ -183,7 +211,12 @@ def submit_kernel(name, out, inputs, compute):
         _hostcuda.counts.kernel(name, sum(view.nbytes for view in inputs), out.nbytes)
 
     _hostcuda.counts.launches += 0 if get_current_stream().is_capturing() else 1
-    submit(action)
+    submit(action, None, name, uses_of(out, *inputs))
+
+
+def uses_of(out, *inputs):
+    """As `submit` takes it: views that are read, and one that is written."""
+    return [(start, False) for start in starts(*inputs)] + [(start, True) for start in starts(out)]
 
 
 def layout(order, array):
@@ -206,7 +239,7 @@ def _submit_copy(out, source):
             _hostcuda.counts.kernel("cupy.copy", out.nbytes, out.nbytes)
 
     _hostcuda.counts.launches += 0 if flat or get_current_stream().is_capturing() else 1
-    submit(action)
+    submit(action, None, "a copy", uses_of(out, source))
 
 
 def _refuse(self, other):
@@ -224,5 +257,7 @@ def from_interface(obj):
     """A view of the memory of any object with __cuda_array_interface__."""
     face = obj.__cuda_array_interface__
     dtype, shape = np.dtype(face["typestr"]), tuple(face["shape"])
+    if face.get("stream") is not None:
+        synchronise(stream_of(face["stream"]))
     mem = UnownedMemory(face["data"][0], math.prod(shape) * dtype.itemsize, obj)
     return ndarray(shape, dtype, MemoryPointer(mem, 0), face.get("strides"))

@@ -36,7 +36,7 @@ lock = threading.RLock()  # the runtime knows one launch, and its memory must no
 
 
 class Argument(ctypes.Structure):
-    _fields_ = [("kind", ctypes.c_char), ("bytes", ctypes.c_int)]
+    _fields_ = [("kind", ctypes.c_char), ("bytes", ctypes.c_int), ("constant", ctypes.c_bool)]
 
 
 class Entry(ctypes.Structure):

@@ -2,9 +2,11 @@
 
 import numpy as np
 
-from ._array import _check_device, from_interface, layout, ndarray, submit_kernel
-from .cuda.memory import mark_written
-from .cuda.stream import submit
+from . import _order
+from ._array import _check_device, from_interface, layout, ndarray, submit_kernel, uses_of
+from .cuda import _pool
+from .cuda.memory import mark_written, pinned_at
+from .cuda.stream import get_current_stream, submit, synchronise
 
 _PLAIN = (np.ndarray, np.generic, int, float, bool, list, tuple, range)
 
@@ -21,12 +23,13 @@ def full(shape, fill_value, dtype=None, order="C"):
 
 def zeros(shape, dtype=float, order="C"):
     new = ndarray(shape, dtype, order=order)
+    view = new._view
 
     def action():  # CuPy calls memset here, and launches nothing
-        mark_written(new._view, "zeros")
-        new._view[...] = 0
+        mark_written(view, "zeros")
+        view[...] = 0
 
-    submit(action)
+    submit(action, None, "zeros", uses_of(view))
     return new
 
 
@@ -65,8 +68,21 @@ def array(obj, dtype=None, copy=True, order="K", subok=False, ndmin=0, *, blocki
             raise TypeError(f"Unsupported type {type(obj)}")
         host = np.asarray(obj, dtype, order=order)
         new = ndarray(host.shape, host.dtype, order=layout(order, host))
-        new.set(host)
+        _send(new, host)
+        if blocking:
+            synchronise()
     return new[(None,) * max(0, ndmin - new.ndim)] if new.ndim < ndmin else new
+
+
+def _send(new, host):
+    """A copy by way of a pinned buffer of that size. Where none can be had, CuPy counts on the driver to have one."""
+    stream = get_current_stream()
+    number, pinned = new._copy_from(host, stream), pinned_at(host.ctypes.data)
+    buffer = None if pinned is not None else _pool.pin(host.nbytes)
+    if buffer is not None:
+        _pool.unpin(buffer)
+    if pinned is not None:  # no buffer
+        _order.read_later(stream._key, number, host)
 
 
 def asarray(a, dtype=None, order=None, *, copy=None, blocking=False):

@@ -57,11 +57,14 @@ class _Owner:
 
 def from_dlpack(array, *, device=None, copy=None):
     from ._array import ndarray
+    from .cuda.device import Device
     from .cuda.memory import MemoryPointer, UnownedMemory
+    from .cuda.stream import get_current_stream
 
     if array.__dlpack_device__()[0] != CUDA:
         raise BufferError("from_dlpack takes arrays on a CUDA device; copy host arrays with asarray.")
-    capsule = array.__dlpack__()
+    with Device(array.__dlpack_device__()[1]):  # the producer lets our stream there wait for its own
+        capsule = array.__dlpack__(stream=get_current_stream().ptr or 1)
     address = _api.PyCapsule_GetPointer(capsule, b"dltensor")
     _api.PyCapsule_SetName(capsule, _USED)
     t = Tensor.from_address(address)

@@ -11,6 +11,9 @@ class Violation(AssertionError):
     """A kernel, or a copy, did what the checks forbid."""
 
 
+RUNTIME = 12090  # CUDA's version
+
+
 class Settings:
     """What the environment says. The functions below change it between launches."""
 
@@ -25,6 +28,8 @@ class Settings:
         self.devices = number("DEVICES", 1)
         self.memory = number("MEMORY", 64 << 30)
         self.sparse = number("SPARSE", 1 << 30)  # arrays from here on are neither poisoned nor tracked
+        self.pinned = number("PINNED", 1 << 40)  # bytes that the host lets be pinned
+        self.driver = number("DRIVER", RUNTIME)
         self.fail_allocation = number("FAIL_ALLOC", 0)
         self.fail_launch = number("FAIL_LAUNCH", 0)
 
@@ -36,6 +41,7 @@ class Counts:
         self.kernels, self.violations = {}, []
         directions = ("host_to_device", "device_to_host", "device_to_device")
         self.copies = {direction: {"count": 0, "bytes": 0} for direction in directions}
+        self.pinned_bytes = 0  # at the most
         self.allocations = self.synchronisations = self.launches = self.graph_launches = 0
 
     def kernel(self, name, loaded, stored, atomics=0, atomic_bytes=0):
@@ -65,6 +71,22 @@ attributes = {  # of every device; a test may change them
 }  # fmt: skip
 
 
+_process = None  # who began to use CUDA
+
+
+def begin():
+    """What any call into CUDA does first: begin to use it, or fail where it cannot be."""
+    from .cuda.errors import CUDARuntimeError
+
+    global _process
+    if settings.driver < RUNTIME:
+        raise CUDARuntimeError(35)
+    if _process is None:
+        _process = os.getpid()
+    if _process != os.getpid():  # forked
+        raise CUDARuntimeError(3)
+
+
 def used(device):
     """Bytes alive on a device. Of a copy: other threads may allocate meanwhile."""
     return sum(size for size, where in list(live.values()) if where == device)
@@ -80,8 +102,11 @@ def stats():
 
 def reset():
     """Start counting anew; what is alive now is no leak later."""
+    from .cuda import _pool
+
     gc.collect()
     counts.__init__()
+    _pool.forget_pinned()
     _known.clear()
     _known.update(live)
 

@@ -15,16 +15,16 @@ from .cuda.stream import get_current_stream, submit
 KINDS = {"f": "f", "V": "s", "c": "s"}  # of NumPy, as kernels know them; all others are integers
 
 
-def devices_of(value):
-    """Where an argument lies: an array, or the arrays that the words of a struct point to."""
+def arrays_of(value):
+    """(start, bytes, device) of an array, or of the arrays that the words of a struct point to."""
     if isinstance(value, ndarray):
-        return {value.data.device_id}
+        return [find(value.data.ptr) or (0, 0, value.data.device_id)]
     if not isinstance(value, np.ndarray) or not value.dtype.names:
-        return set()
+        return []
     start, data = runtime().arena, value.tobytes()
     words = np.frombuffer(data[: len(data) // 8 * 8], np.uint64).tolist()  # C aligns a pointer to its size
     found = [find(word) for word in words if start <= word < start + ARENA]
-    return {device for _, _, device in filter(None, found)}
+    return list(filter(None, found))
 
 
 def pack(name, index, value, wanted):
@@ -110,18 +110,22 @@ class RawKernel:
         module, entry = self._entry()
         if len(args) != entry.count:
             raise TypeError(f"kernel {self.name} takes {entry.count} arguments, {len(args)} were given")
+        uses = []
         for index, value in enumerate(args):
-            for device in devices_of(value) - {_device.current()}:
-                raise ValueError(
-                    f"argument {index} of kernel {self.name} is on device {device}, "
-                    f"the launch on device {_device.current()}"
-                )
+            for start, _, device in arrays_of(value):
+                uses.append((start, not entry.arguments[index].constant))
+                if device != _device.current():
+                    raise ValueError(
+                        f"argument {index} of kernel {self.name} is on device {device}, "
+                        f"the launch on device {_device.current()}"
+                    )
         packed = [pack(self.name, i, value, entry.arguments[i]) for i, value in enumerate(args)]
         if _hostcuda.planned("fail_launch"):
             raise CUDARuntimeError(719)
         stream = stream or get_current_stream()
         _hostcuda.counts.launches += 0 if stream.is_capturing() else 1
-        submit(lambda: launch(self.name, module, entry, grid, block, packed, shared_mem), stream)
+        action = lambda: launch(self.name, module, entry, grid, block, packed, shared_mem)  # noqa: E731
+        submit(action, stream, f"kernel {self.name}", uses)
 
 
 def launch(name, module, entry, grid, block, packed, shared_mem):

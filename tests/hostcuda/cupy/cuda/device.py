@@ -2,7 +2,7 @@
 
 import threading
 
-from .. import _hostcuda
+from .. import _hostcuda, _order
 from .errors import CUDARuntimeError
 
 __all__ = ["Device"]
@@ -15,6 +15,7 @@ def current():
 
 class Device:
     def __init__(self, device=None):
+        _hostcuda.begin()
         self.id = current() if device is None else int(device)
         if not 0 <= self.id < _hostcuda.settings.devices:
             raise CUDARuntimeError(101)
@@ -36,6 +37,7 @@ class Device:
 
         refuse_in_capture()
         _hostcuda.counts.synchronisations += 1
+        _order.host_waits(_order.everything_on(self.id))
 
     @property
     def attributes(self):
@@ -43,7 +45,9 @@ class Device:
 
     @property
     def mem_info(self):
-        return (_hostcuda.settings.memory - _hostcuda.used(self.id), _hostcuda.settings.memory)
+        from ._pool import pool_of  # what the pool keeps is used, as the driver sees it
+
+        return (_hostcuda.settings.memory - pool_of(self.id).total, _hostcuda.settings.memory)
 
     @property
     def compute_capability(self):

@@ -3,6 +3,9 @@
 NAMES = {
     1: "cudaErrorInvalidValue: invalid argument",
     2: "cudaErrorMemoryAllocation: out of memory",
+    3: "cudaErrorInitializationError: initialization error",
+    35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
+    100: "cudaErrorNoDevice: no CUDA-capable device is detected",
     101: "cudaErrorInvalidDevice: invalid device ordinal",
     719: "cudaErrorLaunchFailure: unspecified launch failure",
     900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",

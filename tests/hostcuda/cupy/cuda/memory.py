@@ -1,13 +1,16 @@
 """Device and pinned memory, and the shadow that tells which bytes were ever written."""
 
 import ctypes
+import weakref
 
 import numpy as np
 
-from .. import _hostcuda
+from .. import _hostcuda, _order
 from .._compile import lock, runtime
+from . import _pool
 from . import device as _device
-from .stream import refuse_in_capture
+from .errors import CUDARuntimeError
+from .stream import get_current_stream, refuse_in_capture
 
 __all__ = ["Memory", "MemoryPointer", "MemoryPool", "OutOfMemoryError", "UnownedMemory"]
 ARENA = 256 << 30  # as in hooks.cpp
@@ -23,32 +26,40 @@ class OutOfMemoryError(MemoryError):
 
 
 class Memory:
-    """One allocation; freed with the object."""
+    """One allocation of the pool; freed with the object."""
 
     def __init__(self, size):
         refuse_in_capture()
+        _hostcuda.begin()
         self.ptr, self.size, self.device_id = 0, size, _device.current()
         if size == 0:
             return
         settings = _hostcuda.settings
         rounded = -(-size // UNIT) * UNIT
-        used = _hostcuda.used(self.device_id)
+        pool = _pool.pool_of(self.device_id)
         _hostcuda.counts.allocations += 1
         bound = min(settings.memory, _limit or settings.memory)
-        if _hostcuda.planned("fail_allocation") or used + rounded > bound:
-            raise OutOfMemoryError(rounded, used, _limit)
+        fails = _hostcuda.planned("fail_allocation")
+        self._chunk = None if fails else pool.allocate(rounded, get_current_stream()._key, bound)
+        if self._chunk is None:
+            raise OutOfMemoryError(rounded, pool.total, _limit)
         with lock:
             sparse = size >= settings.sparse
             ptr = runtime().hostcuda_allocate(size, self.device_id, sparse, settings.check)
         if not ptr:
-            raise OutOfMemoryError(rounded, used)
+            pool.free(self._chunk)
+            raise OutOfMemoryError(rounded, pool.total)
         self.ptr = ptr
+        self._uses = _order.allocated(ptr, self._chunk.before)
         _hostcuda.live[ptr] = (rounded, self.device_id)
 
     def __del__(self):
         if getattr(self, "ptr", 0) and _hostcuda.live.pop(self.ptr, None):
             with lock:
                 runtime().hostcuda_free(self.ptr)
+            _order.freed(self.ptr)
+            self._chunk.before = [self._uses]  # whoever gets it next comes after these
+            _pool.pool_of(self.device_id).free(self._chunk)
 
     @property
     def device(self):
@@ -79,21 +90,22 @@ class MemoryPointer:
 
 
 class MemoryPool:
-    """The part of CuPy's pool that programs ask about; nothing is kept for later."""
+    """The part of CuPy's pool that programs ask about, for the current device."""
 
     def __init__(self, allocator=None):
         pass
 
     def used_bytes(self):
-        return _hostcuda.used(_device.current())
+        return _pool.pool_of(_device.current()).used
 
-    total_bytes = used_bytes
+    def total_bytes(self):
+        return _pool.pool_of(_device.current()).total
 
     def free_bytes(self):
-        return 0
+        return self.total_bytes() - self.used_bytes()
 
     def free_all_blocks(self, stream=None):
-        pass
+        _pool.pool_of(_device.current()).give_back(None if stream is None else stream._key)
 
     def set_limit(self, size=None, fraction=None):
         global _limit
@@ -103,17 +115,41 @@ class MemoryPool:
         return _limit
 
 
+_pinned = weakref.WeakValueDictionary()  # by address
+
+
 class PinnedMemoryPointer(bytearray):
     """A buffer as NumPy's frombuffer takes it (bytearray, since Python 3.11 knows no __buffer__)."""
 
     def __init__(self, size):
         super().__init__(b"\xff" * size)
         self.ptr = ctypes.addressof(ctypes.c_char.from_buffer(self)) if size else 0
+        _pinned[self.ptr] = self
+        self._rounded = 0
+
+    def __del__(self):
+        _pool.unpin(self._rounded)
 
 
 def alloc_pinned_memory(size):
     refuse_in_capture()
-    return PinnedMemoryPointer(size)
+    rounded = _pool.pin(size)
+    if rounded is None:
+        raise CUDARuntimeError(2)
+    memory = PinnedMemoryPointer(size)
+    memory._rounded = rounded
+    return memory
+
+
+def pinned_at(address):
+    """The pinned memory that an address lies in, or None."""
+    return next((memory for start, memory in list(_pinned.items()) if 0 <= address - start < len(memory)), None)
+
+
+def starts(*views):
+    """Where the allocations begin that NumPy views of device memory lie in."""
+    found = [find(view.__array_interface__["data"][0]) for view in views if view.size]
+    return [place[0] for place in found if place]
 
 
 def find(ptr):

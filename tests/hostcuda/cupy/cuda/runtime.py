@@ -1,13 +1,11 @@
 """cupy.cuda.runtime, as far as it is used."""
 
-import ctypes
-
 import numpy as np
 
-from .. import _hostcuda
+from .. import _hostcuda, _order
 from . import device as _device
 from .errors import CUDARuntimeError
-from .memory import check_read, host_view, mark_written
+from .memory import check_read, host_view, mark_written, pinned_at, starts
 from .stream import refuse_in_capture, stream_of, submit
 
 __all__ = [
@@ -21,6 +19,9 @@ _DIRECTIONS = {1: "host_to_device", 2: "device_to_host", 3: "device_to_device"}
 
 
 def getDeviceCount():
+    _hostcuda.begin()
+    if _hostcuda.settings.devices == 0:
+        raise CUDARuntimeError(100)
     return _hostcuda.settings.devices
 
 
@@ -33,11 +34,11 @@ def setDevice(device):
 
 
 def runtimeGetVersion():
-    return 12090
+    return _hostcuda.RUNTIME
 
 
 def driverGetVersion():
-    return 12090
+    return _hostcuda.settings.driver  # 0 where there is none
 
 
 def memGetInfo():
@@ -65,26 +66,35 @@ def getDeviceProperties(device):
 def memcpyAsync(dst, src, size, kind, stream):
     if kind not in _DIRECTIONS:
         raise CUDARuntimeError(1)
+    source, target = (host_view(p, (size,), np.uint8) for p in (src, dst))
+    landed = np.empty(size, np.uint8) if kind == memcpyDeviceToHost else target
 
     def action():
-        source, target = (host_view(p, (size,), np.uint8) for p in (src, dst))
         if kind == memcpyDeviceToHost:
             check_read(source, "memcpyAsync")
         else:
             mark_written(target, "memcpyAsync", source)
-        ctypes.memmove(dst, src, size)
+        landed[...] = source
         _hostcuda.counts.copy(_DIRECTIONS[kind], size)
 
-    submit(action, stream_of(stream))
+    uses = [(start, False) for start in starts(source)] + [(start, True) for start in starts(target)]
+    stream = stream_of(stream)
+    number = submit(action, stream, "memcpyAsync", uses)
+    if kind == memcpyDeviceToHost:
+        _order.written_later(stream._key, number, target, landed)
+    elif number and pinned_at(src) is not None:  # whose other memory is, and how long, cannot be known
+        _order.read_later(stream._key, number, source, pinned_at(src))
 
 
 def memsetAsync(ptr, value, size, stream):
+    view = host_view(ptr, (size,), np.uint8)
+
     def action():
-        mark_written(host_view(ptr, (size,), np.uint8), "memsetAsync")
-        ctypes.memset(ptr, value, size)
+        mark_written(view, "memsetAsync")
+        view[...] = value
         _hostcuda.counts.kernel("cuda.memset", 0, size)
 
-    submit(action, stream_of(stream))
+    submit(action, stream_of(stream), "memsetAsync", [(start, True) for start in starts(view)])
 
 
 def streamSynchronize(stream):

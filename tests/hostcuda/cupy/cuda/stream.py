@@ -4,7 +4,7 @@ import itertools
 import threading
 import weakref
 
-from .. import _hostcuda
+from .. import _hostcuda, _order
 from . import device as _device
 from .errors import CUDARuntimeError
 
@@ -21,18 +21,23 @@ def refuse_in_capture():
         raise CUDARuntimeError(900)
 
 
-def submit(action, stream=None):
-    """Run `action` in the order of its stream, or record it. It must hold pointers only, as a graph does."""
+def submit(action, stream=None, what="", uses=()):
+    """Run `action` in the order of its stream, or record it. It must hold pointers only, as a graph does.
+
+    `uses` are the arrays that it needs, see `_order`. Returns the number of the operation; None if it is recorded.
+    """
     stream = stream or get_current_stream()
     if stream._recorded is not None:
-        stream._recorded.append(action)
-    else:
-        action()
+        return stream._recorded.append((action, what, uses))
+    number = _order.submitted(stream._key, what, uses)
+    action()
+    return number
 
 
 def synchronise(stream=None):
     refuse_in_capture()
     _hostcuda.counts.synchronisations += 1
+    _order.host_waits(_order.recorded((stream or get_current_stream())._key))
 
 
 class Graph:
@@ -48,9 +53,12 @@ class Graph:
         return graph
 
     def launch(self, stream=None):
+        stream = stream or get_current_stream()
+
         def action():
             _hostcuda.counts.graph_launches += 1
-            for each in self._actions:
+            for each, what, uses in self._actions:
+                _order.submitted(stream._key, what, uses)
                 each()
 
         submit(action, stream)
@@ -66,6 +74,14 @@ class Stream:
         self._recorded = None
         self._before = []
         _streams[self.ptr] = self
+        if not null:
+            _order.begun(self._key, not non_blocking)
+            weakref.finalize(self, _order.ended, self._key).atexit = False
+
+    @property
+    def _key(self):
+        """As `_order` knows it: the null stream is that of the current device."""
+        return (self.device_id if self.ptr else _device.current(), self.ptr)
 
     def use(self):
         _local.__dict__.setdefault("current", {})[_device.current()] = self
@@ -83,6 +99,7 @@ class Stream:
 
     @property
     def done(self):
+        _order.host_waits(_order.recorded(self._key))
         return True
 
     def begin_capture(self, mode=None):
@@ -102,24 +119,30 @@ class Stream:
         return self._recorded is not None
 
     def record(self, event=None):
-        return event or Event()
+        event = event or Event()
+        event.record(self)
+        return event
 
     def wait_event(self, event):
-        pass  # whatever was submitted before has run
+        _order.wait(self._key, event._clock)
 
 
 class Event:
     def __init__(self, block=False, disable_timing=False, interprocess=False):
         self.ptr = next(_pointers)
+        self._clock = {}  # one that was never recorded is waited for at once
 
     def record(self, stream=None):
-        pass
+        self._clock = _order.recorded((stream or get_current_stream())._key)
 
     def synchronize(self):
-        synchronise()
+        refuse_in_capture()
+        _hostcuda.counts.synchronisations += 1
+        _order.host_waits(self._clock)
 
     @property
     def done(self):
+        _order.host_waits(self._clock)
         return True
 
 
@@ -132,4 +155,5 @@ def get_current_stream(device_id=-1):
 
 
 def stream_of(pointer):
-    return _streams[pointer]
+    """A stream by its pointer; 1 is the null stream, too."""
+    return Stream.null if pointer in (0, 1) else _streams[pointer]
