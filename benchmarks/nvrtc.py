@@ -68,18 +68,26 @@ class Nvrtc:
 
     def log_of(self, text: str, file: str, options: Sequence[str]) -> str:
         """Compile for real hardware and return what the compiler and ptxas said."""
+        return self._compiled(text, file, options, "ProgramLog")
+
+    def ptx_of(self, text: str, file: str, options: Sequence[str]) -> str:
+        """Compile for a virtual architecture and return the PTX."""
+        return self._compiled(text, file, options, "PTX")
+
+    def _compiled(self, text: str, file: str, options: Sequence[str], wanted: str) -> str:
         program = ctypes.c_void_p()
         self.call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), file.encode(), 0, None, None)
         words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = self.library.nvrtcCompileProgram(program, len(options), words)
+        wanted = "ProgramLog" if status else wanted
         size = ctypes.c_size_t()
-        self.call("nvrtcGetProgramLogSize", program, ctypes.byref(size))
-        log = ctypes.create_string_buffer(size.value)
-        self.call("nvrtcGetProgramLog", program, log)
+        self.call(f"nvrtcGet{wanted}Size", program, ctypes.byref(size))
+        found = ctypes.create_string_buffer(size.value)
+        self.call(f"nvrtcGet{wanted}", program, found)
         self.call("nvrtcDestroyProgram", ctypes.byref(program))
         if status:
-            raise RuntimeError(f"{file} {' '.join(options)} does not compile:\n{log.value.decode()}")
-        return log.value.decode()
+            raise RuntimeError(f"{file} {' '.join(options)} does not compile:\n{found.value.decode()}")
+        return found.value.decode()
 
 
 _ENTRY = re.compile(

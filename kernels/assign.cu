@@ -58,7 +58,7 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
         real moved[D], norm = 0;
 #pragma unroll
         for (int j = 0; j < D; ++j) {
-            moved[j] = (x[j] - (real)offset[j]) * (real)unit;
+            moved[j] = relative(x[j], offset[j], unit);
             norm += moved[j] * moved[j];
         }
         norm = sqrt(norm);

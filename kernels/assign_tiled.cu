@@ -43,7 +43,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
                     for (int t = threadIdx.x; t < TILE * DEPTH; t += blockDim.x) {
                         const int row = t / DEPTH, j = t % DEPTH, column = depth + j;
                         points[j][row] = base + row < n && column < d
-                            ? (X[(base + row) * d + column] - (real)offset[column]) * (real)unit : (real)0;
+                            ? relative(X[(base + row) * d + column], offset[column], unit) : (real)0;
                         rivals[j][row] = first + row < k && column < d
                             ? near[((idx)s * k + first + row) * d + column] : (real)0;
                     }

@@ -30,7 +30,7 @@ __device__ idx relabel(const Block& b, const Grid& g, const Doubt& doubt) {
         const real* x = b.X + i * b.d;
         real norm = 0;
         for (int j = 0; j < b.d; ++j) {
-            const real moved = (x[j] - (real)g.offset[j]) * (real)doubt.unit;
+            const real moved = relative(x[j], g.offset[j], doubt.unit);
             norm += moved * moved;
         }
         norm = sqrt(norm);
@@ -38,7 +38,7 @@ __device__ idx relabel(const Block& b, const Grid& g, const Doubt& doubt) {
         for (int a = 0; a < b.k; ++a) {
             real score = 0;
             for (int j = 0; j < b.d; ++j) {
-                const real diff = (x[j] - (real)g.offset[j]) * (real)doubt.unit - b.fast.centers[(idx)a * b.d + j];
+                const real diff = relative(x[j], g.offset[j], doubt.unit) - b.fast.centers[(idx)a * b.d + j];
                 score += diff * diff;
             }
             consider(lead, score, a);

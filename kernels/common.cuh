@@ -39,6 +39,21 @@ __device__ __forceinline__ unsigned float_bits(double v) {
     return __float_as_uint(__double2float_rn(v));
 }
 
+// v >= 0 rounded to the type of the points, denormal results included.
+__device__ __forceinline__ void narrow(double v, double* out) { *out = v; }
+__device__ __forceinline__ void narrow(double v, float* out) { *out = __uint_as_float(float_bits(v)); }
+
+// A coordinate relative to the offset, times Doubt.unit. Fast distances alone are made of it.
+//
+// Under -ftz=true x, the offset, their difference and a unit below 2^-126 are zero where they are denormal, and the
+// unit would make that error large. So this is computed in double unless the unit is one, as it nearly always is. Then
+// each coordinate errs by 3 * 2^-126: less than the relative error of distances above 1, and than the floor of others.
+__device__ __forceinline__ double relative(double x, double offset, double unit) { return (x - offset) * unit; }
+__device__ __forceinline__ float relative(float x, double offset, double unit) {
+    if (unit == 1.0) return x - (float)offset;
+    return (float)((widen(x) - offset) * unit);
+}
+
 // One term of the canonical squared distance, added to the sum so far.
 __device__ __forceinline__ double add_square(double sum, double x, double c) {
     const double diff = __dsub_rn(x, c);

@@ -70,7 +70,7 @@ extern "C" __global__ void fetch_rows(const real* __restrict__ X, const idx* __r
 extern "C" __global__ void distances(const real* __restrict__ X, const double* __restrict__ centers,
                                      real* __restrict__ out, idx n, int k, int d) {
     for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < n * k; t += (idx)gridDim.x * blockDim.x)
-        out[t] = (real)__dsqrt_rn(canonical(X + t / k * d, centers + t % k * d, d));
+        narrow(__dsqrt_rn(canonical(X + t / k * d, centers + t % k * d, d)), out + t);
 }
 
 // Σ w ‖x − c‖ over the points of each cluster: sums (2, R, K) in/out, += the limbs. labels (R, pitch) in. One thread

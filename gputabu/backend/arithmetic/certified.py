@@ -77,8 +77,11 @@ def doubts(d: int, dtype: np.dtype) -> tuple[float, float]:
 
 
 def floor(d: int, unit: float, dtype: np.dtype) -> float:
-    """What underflow, flushed or not, takes from fast scores in `unit`, and from the canonical formula in its own."""
-    return float((d + 2) * (np.finfo(dtype).tiny + np.finfo(np.float64).tiny * unit**2))
+    """What underflow, flushed or not, takes from fast scores in `unit`, and from the canonical formula in its own.
+
+    In each of two scores the coordinates, d products with their sums, twice, ‖c‖² and the difference may be flushed.
+    """
+    return float(8 * (d + 2) * (np.finfo(dtype).tiny + np.finfo(np.float64).tiny * unit**2))
 
 
 def nearest(X: np.ndarray, fast: Product, scratch: Scratch) -> np.ndarray:

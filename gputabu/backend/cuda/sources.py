@@ -69,14 +69,17 @@ def source_folder() -> Path:
 
 @functools.cache
 def source(file: str) -> str:
-    """A file with what it includes, as one text: CuPy's cache of compiled kernels goes by the text alone."""
-    return _joined(file, set())
+    """A file with what it includes, as one text: CuPy's cache of compiled kernels goes by the text alone.
+
+    In ASCII, since CuPy writes it to a file in the encoding of the locale; only comments have other characters.
+    """
+    return _joined(file, set()).encode("ascii", "replace").decode("ascii")
 
 
 def _joined(file: str, seen: set[str]) -> str:
     seen.add(file)
     lines = []
-    for number, line in enumerate((source_folder() / file).read_text().splitlines(), start=1):
+    for number, line in enumerate((source_folder() / file).read_text(encoding="utf-8").splitlines(), start=1):
         included = re.match(r'#include "(.+)"', line)
         if included is None:
             lines.append("" if line == "#pragma once" else line)  # g++ and NVRTC warn of it outside a header

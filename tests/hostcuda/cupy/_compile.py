@@ -14,7 +14,7 @@ from . import _hostcuda
 from .cuda.compiler import CompileException
 
 HERE = pathlib.Path(__file__).parent.parent
-HEADER = HERE / "cuda_host.hpp"
+HEADER, FLUSH = HERE / "cuda_host.hpp", HERE / "flush.hpp"  # the second makes `float` a device's, so it is last
 RUNTIME = ("runtime.cpp", "hooks.cpp")
 # No contraction: the same bits as the device's _rn intrinsics. No GNU-unique symbols: two modules with the
 # same template would share its __shared__ variables. Bsymbolic: a kernel may be named like one of libc.
@@ -124,6 +124,12 @@ def kernels_in(text):
     return [m[1] for m in re.finditer(kernel, text) if not template.search(text, m.start() - 300, m.start())]
 
 
+def initialised(declaration):
+    """A declaration of shared variables, all zero: else g++ adds a flag to each of a type that has constructors."""
+    names = re.split(r",(?![^\[]*\])", declaration[1])  # int a[2], b
+    return f"static thread_local {', '.join(f'{name} = {{}}' for name in names)};"
+
+
 class Module:
     """A loaded kernel module."""
 
@@ -141,10 +147,11 @@ class Module:
             return done.stdout
 
         def make(path):
-            # __global__ stays a word while the text is preprocessed, and so marks the kernels
-            text = f'#include "{HEADER}"\n#undef __global__\n#line 1 "kernel.cu"\n{code}'
+            # these two stay words while the text is preprocessed, and so mark the kernels and the shared variables
+            text = f'#include "{HEADER}"\n#include "{FLUSH}"\n#undef __global__\n#undef __shared__\n#line 1 "kernel.cu"\n{code}'
             text = run([*flags, "-E", "-xc++", "-"], text)
             table = "".join(f'hostcuda::kernel<&{e}>("{e}"), ' for e in [*kernels_in(text), *expressions])
+            text = re.sub(r"\b__shared__\s+([^;{}=]+);", initialised, text)
             text = re.sub(r"\b__global__\b", "", text) + (
                 '\n# 1 "entries"\nextern "C" {\n'
                 f"extern const hostcuda::Kernel hostcuda_kernels[] = {{{table}{{}}}};\n"
@@ -154,7 +161,7 @@ class Module:
             run([*flags, "-fpreprocessed", "-xc++", "-", "-xnone", "-o", str(path), *libraries], text)
 
         self.runtime = runtime()
-        path = build([HEADER.read_text(), code, *flags, *expressions], make)
+        path = build([HEADER.read_text(), FLUSH.read_text(), code, *flags, *expressions], make)
         self.library = ctypes.CDLL(str(path))
         self.library.hostcuda_anchor.restype = ctypes.c_void_p
         self.entries = {}
