@@ -55,16 +55,21 @@ def by_graph(monkeypatch):
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["", "weighted"])
 def test_row_07_a_copy_into_a_fresh_buffer_waits(weights):
     """CuPy hands out X's memory again in the order of the kernels that still read it: copies have another stream."""
+    import cupy
+
     points = Points.of(X, weights)
     with open_backend(points, "cuda") as opened, open_backend(points, "numpy") as plain:
-        first, grid = opened.bounds, opened.grid
-        for rows in (len(X) // 4, len(X) // 8):
-            found = opened.moments(grid)
-            assert opened.run(opened.chunks.shrink)
+        grid, expected = opened.grid, plain.moments(plain.grid)
+        for rows in (len(X) // 4, len(X) // 8, len(X) // 16):
+            with opened.device, opened.stream:
+                for chunk in opened.chunks:  # launched, and not waited for
+                    totals = cupy.zeros(opened.n_columns, np.int64)
+                    arguments = (chunk.X, chunk.weights, totals, opened.device_grid, chunk.n, 8)
+                    opened.launch("measure.cu", "moments", (1, 4), arguments)
+                del chunk, arguments
+                assert opened.chunks.shrink()
             assert opened.chunks.resident is None and opened.chunks.buffers[0].rows == rows
-            np.testing.assert_array_equal(opened.moments(grid), found)
-        np.testing.assert_array_equal(found, plain.moments(grid))
-        np.testing.assert_array_equal(opened.bounds_partial().low, first.low)
+            np.testing.assert_array_equal(opened.moments(grid), expected)
 
 
 def test_row_07_a_copy_that_was_broken_off_is_waited_for(monkeypatch):
@@ -192,16 +197,26 @@ def test_row_09_buffers_do_not_grow_with_the_device():
         assert 4 * opened.chunks.buffers[0].rows == points.BUFFER_BYTES == 1 << 27
 
 
-@pytest.mark.parametrize("memory", [64 << 30, 320_000], ids=["resident", "streamed"])
-def test_row_09_memory_that_cannot_be_pinned_is_done_without(knobs, memory, caplog, monkeypatch):
-    from gputabu.backend.cuda import memory as device_memory
-
-    monkeypatch.setattr(device_memory, "SMALL_BYTES", 1 << 12)
+def test_row_09_memory_that_cannot_be_pinned_is_done_without(knobs, caplog):
     caplog.set_level(logging.INFO, "gputabu")
-    knobs.settings.pinned, knobs.settings.memory = 0, memory
+    knobs.settings.pinned, knobs.settings.memory = 0, 320_000
     options = {"weights": WEIGHTS, **OPTIONS}
     same(quantized.search(X, 5, backend="cuda", **options), quantized.search(X, 5, backend="numpy", **options))
     assert [text for text in caplog.messages if "no host memory can be pinned" in text]
+
+
+def test_row_09_large_arrays_go_through_small_buffers(knobs, monkeypatch):
+    from gputabu.backend.cuda import memory
+
+    monkeypatch.setattr(memory, "SMALL_BYTES", 1 << 12)
+    monkeypatch.setattr(memory, "STAGE_BYTES", 1 << 13)
+    options = {"weights": WEIGHTS, **OPTIONS}
+    whole = quantized.search(X, 5, backend="numpy", **options)
+    for pinned in (1 << 40, 0):
+        knobs.reset()
+        knobs.settings.pinned = pinned
+        same(quantized.search(X, 5, backend="cuda", **options), whole)
+        assert knobs.stats()["pinned_bytes"] < min(pinned + 1, 2 << 16)
 
 
 # -- 10: making room -------------------------------------------------------------------------------
