@@ -45,7 +45,7 @@ def _reason(error: Exception, runtime: Any) -> str:
     if driver:  # cudaErrorInsufficientDriver, which is also said where there is none
         wanted = runtime.runtimeGetVersion()
         return (
-            f"the NVIDIA driver, for CUDA {version(driver)}, is too old for the CUDA {version(wanted)} of this CuPy; "
+            f"The NVIDIA driver, for CUDA {version(driver)}, is too old for the CUDA {version(wanted)} of this CuPy; "
             "update the driver, or install a CuPy for an older CUDA."
         )
     if status in (35, 100):  # cudaErrorNoDevice

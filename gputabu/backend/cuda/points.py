@@ -87,7 +87,8 @@ class DevicePoints:
             with suppress(cupy.cuda.memory.OutOfMemoryError):  # behind it, what had been allocated is let go
                 self.resident = [self._upload(c) for c in range(len(points.chunks))]
         if self.resident is None:
-            log.info("the points (%d MB) are streamed: %d MB of the device are free", points.n * row >> 20, free >> 20)
+            size = points.n * row
+            log.info("the points (%.1f MB) are streamed: the device has %.1f MB free", size / 2**20, free / 2**20)
             self._make_buffers(max(LEAST_ROWS, int(min(BUFFER_SHARE * free, BUFFER_BYTES) / max(1, row))))
 
     def shrink(self) -> bool:

@@ -46,8 +46,11 @@ class CudaLoops(Loops):
         search = DeviceSearch(backend, chunks[0], means, settings)
         free = available()
         if search.bytes > STATE_SHARE * free:
-            need = search.bytes >> 20
-            log.info("the search runs pass by pass: its state of %d MB is much of the %d MB free", need, free >> 20)
+            log.info(
+                "the search runs pass by pass: its state takes %.1f MB, the device has %.1f MB free",
+                search.bytes / 2**20,
+                free / 2**20,
+            )
             return None
         search.allocate()
         if search.block_bytes <= backend.shared_limit and not settings.monitor.timed:  # nothing ends a launch
