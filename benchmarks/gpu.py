@@ -10,67 +10,13 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
 
-import numpy as np
-
-from gputabu import lloyd, quantized
 from gputabu.backend import cuda_unusable
+from gputabu.cli.peers import OURS, PEERS, ROUNDS, Run, data
 
 #: (N, d, K)
 SIZES = ((100_000, 16, 64), (1_000_000, 8, 10), (1_000_000, 32, 100), (200_000, 128, 256), (10_000_000, 16, 32))
 TINY = ((3_000, 4, 5), (2_000, 40, 8))
-#: A time per iteration is the difference of two runs: uploads, seeding and results are in both.
-ROUNDS = (5, 25)
-Run = Callable[[int], Any]  # runs that many iterations to the end
-
-
-def ours_lloyd(X: np.ndarray, start: np.ndarray) -> Run:
-    return lambda rounds: lloyd.run(X, len(start), init=start, max_iter=rounds, backend="cuda")
-
-
-def ours_tabu(X: np.ndarray, start: np.ndarray) -> Run:
-    def run(rounds: int) -> Any:
-        limits = {"max_iter": rounds, "patience": rounds + 1}
-        return quantized.search(X, len(start), init=start, **limits, refine="centroid", backend="cuda")
-
-    return run
-
-
-def cuml(X: np.ndarray, start: np.ndarray) -> Run:
-    cluster = import_module("cuml.cluster")
-    settings = {"n_clusters": len(start), "init": start, "n_init": 1, "tol": 0.0}
-    return lambda rounds: cluster.KMeans(max_iter=rounds, **settings).fit(X)
-
-
-def faiss(X: np.ndarray, start: np.ndarray) -> Run:
-    library = import_module("faiss")
-    if library.get_num_gpus() == 0:
-        raise ImportError("this faiss has no GPU")
-    n, d = X.shape
-
-    def run(rounds: int) -> Any:
-        # By default it looks at 256 points per centre only.
-        model = library.Kmeans(d, len(start), niter=rounds, gpu=True, max_points_per_centroid=n)
-        return model.train(X, init_centroids=start)
-
-    return run
-
-
-def flash_kmeans(X: np.ndarray, start: np.ndarray) -> Run:
-    torch, library = import_module("torch"), import_module("flash_kmeans")
-    data, first = (torch.as_tensor(array)[None].cuda() for array in (X, start))
-
-    def run(rounds: int) -> Any:
-        settings = {"n_clusters": len(start), "max_iters": rounds, "tol": 0.0, "init_centroids": first.clone()}
-        return library.batch_kmeans_Euclid(data, **settings)
-
-    return run
-
-
-OURS = {"gputabu K-Means": ours_lloyd, "gputabu QM-TS": ours_tabu}
-PEERS = {"cuML": cuml, "faiss": faiss, "flash-kmeans": flash_kmeans}
 
 
 def per_iteration(run: Run, repeats: int, synchronise: Callable[[], None]) -> float:
@@ -87,12 +33,6 @@ def per_iteration(run: Run, repeats: int, synchronise: Callable[[], None]) -> fl
             seconds.append(time.perf_counter() - begun)
         differences.append((seconds[1] - seconds[0]) / (ROUNDS[1] - ROUNDS[0]))
     return statistics.median(differences)
-
-
-def data(n: int, d: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Noise, on which K-Means takes long to converge: all make the iterations that are timed."""
-    X = np.random.default_rng(0).standard_normal((n, d), dtype=np.float32)
-    return X, np.ascontiguousarray(X[:: n // k][:k])
 
 
 def times(sizes: tuple[tuple[int, int, int], ...], repeats: int) -> None:
@@ -113,7 +53,7 @@ def times(sizes: tuple[tuple[int, int, int], ...], repeats: int) -> None:
             found[name] = seconds
             print(f"  {name:18}{1e3 * seconds:10.3f} ms", end="")
             if name in OURS:
-                passes = 1 if prepare is ours_lloyd else 2
+                passes = 1 if name == "gputabu K-Means" else 2
                 print(f"{(passes * 4 * n * d + 8 * passes * n) / seconds / 1e9:10.1f} GB/s", end="")
             else:
                 print(f"{seconds / found['gputabu K-Means']:10.2f} × gputabu K-Means", end="")

@@ -28,7 +28,7 @@ PAGES = sorted(
     if "made" not in path.parts
 )
 #: Commands that take long; their options are checked, and no more.
-COSTLY = ("reproduce", "doctor", "bench")
+COSTLY = ("reproduce", "doctor", "bench", "accept")
 #: Public names that the package does not list in `__all__`.
 FUNCTIONS = ["quantized.search", "relocation.search", "reassignment.search", "lloyd.run", "datasets.load"]
 

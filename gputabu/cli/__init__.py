@@ -2,7 +2,7 @@
 
 from gputabu.cli import fit, predict, select, bench  # isort: skip  # the order of the help
 from gputabu.cli.reproduce import command as reproduce  # isort: skip
-from gputabu.cli import datasets, doctor  # isort: skip
+from gputabu.cli import datasets, doctor, accept  # isort: skip
 from gputabu.cli.app import app, main
 
-__all__ = ["app", "bench", "datasets", "doctor", "fit", "main", "predict", "reproduce", "select"]
+__all__ = ["accept", "app", "bench", "datasets", "doctor", "fit", "main", "predict", "reproduce", "select"]

@@ -6,6 +6,7 @@ import platform
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ import typer
 import gputabu
 from gputabu.algorithms import lloyd, quantized, reassignment
 from gputabu.backend import cuda_unusable, numba_unusable, resolve
+from gputabu.cli import equality
 from gputabu.cli.app import Command, Debug, app
 from gputabu.core.results import Clustering
 
@@ -28,6 +30,14 @@ METHODS: dict[str, Callable[..., Clustering]] = {
     "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
     "TSC": lambda X, k, backend: reassignment.search(X, k, restarts=2, max_iter=20, backend=backend),
     "K-Means": lambda X, k, backend: lloyd.run(X, k, restarts=2, backend=backend),
+}
+#: What GPUs differ in, by the name of the line that it gets.
+ON_A_GPU = {
+    "wide points": ("64 features, float32 and float64,", equality.wide_points),
+    "float64": ("several restarts in float64", equality.double_precision),
+    "many clusters": ("2500 clusters", equality.many_clusters),
+    "many restarts": ("2000 restarts at once", equality.many_restarts),
+    "threads": ("fits in two threads at once", equality.threads),
 }
 
 
@@ -58,8 +68,10 @@ def doctor(
     if missing is None:
         checks["device"] = describe_device
     if missing is None and not quick:
-        dtypes: list[Any] = [np.float32, np.float64]
-        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", dtypes)}
+        both: list[Any] = [np.float32, np.float64]
+        checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
+        checks |= {name: partial(holds, text, check) for name, (text, check) in ON_A_GPU.items()}
+    print_line("CUDA", cuda_versions())
     print_line("backend", f"auto takes {automatic()}: {missing or 'CuPy finds a usable GPU.'}")
     passed = [run(name, check) for name, check in checks.items()]
     if require_cuda and missing is not None:
@@ -106,6 +118,26 @@ def describe_device() -> str:
     return f"{facts['device']}; {facts['CUDA']}; {facts['memory']}"
 
 
+def cuda_versions() -> str:
+    """The driver and the runtime, and which of them is too old; also where no GPU can be used."""
+    if find_spec("cupy") is None:
+        return "not asked, as CuPy is not installed"
+    try:
+        from gputabu.backend.cuda import diagnosis
+
+        versions = diagnosis.Versions.read()
+    except Exception as error:  # whatever CuPy raises without a driver
+        return f"CuPy cannot say: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    return " ".join([f"{versions}.", *versions.too_old()])
+
+
+def holds(text: str, check: Callable[[int | None], str | None]) -> str:
+    """The same bits as NumPy's in a check of `equality`."""
+    if found := check(None):
+        raise AssertionError(found)
+    return f"{text} equal NumPy's bit for bit: ok"
+
+
 def compile_kernels() -> str:
     from gputabu.backend.cuda import diagnosis
 
@@ -130,19 +162,8 @@ def equals_numpy(backend: str, dtypes: list[Any]) -> str:
         for dtype in dtypes:
             X = np.random.default_rng(d).normal(size=(n, d)).astype(dtype)
             for name, method in METHODS.items():
-                difference = first_difference(method(X, k, backend), method(X, k, "numpy"))
+                difference = equality.difference(method(X, k, backend), method(X, k, "numpy"))
                 if difference:
-                    raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference} differ from NumPy's.")
+                    raise AssertionError(f"{name}, {n}×{d} {dtype.__name__}, K={k}: {difference}.")
     names = " and ".join(dtype.__name__ for dtype in dtypes)
     return f"{', '.join(METHODS)} equal NumPy's bit for bit, {len(SHAPES)} shapes, {names}: ok"
-
-
-def first_difference(first: Clustering, second: Clustering) -> str | None:
-    """The first attribute in which the two differ."""
-    pairs = {
-        "labels": (first.labels, second.labels),
-        "centres": (first.centers, second.centers),
-        "traces of J": (first.trace.current, second.trace.current),
-        "values of J": (first.inertias, second.inertias),
-    }
-    return next((name for name, pair in pairs.items() if not np.array_equal(*pair, equal_nan=True)), None)

@@ -80,7 +80,7 @@ def test_row_12_lines_keep_their_numbers():
             number, file = int(mark[1]), mark[2]
             continue
         there = (ROOT / "kernels" / file).read_text(encoding="utf-8").splitlines()[number - 1]
-        assert line == "" or len(line) == len(there) and line.split("//")[0] == there.split("//")[0]
+        assert line == "" or (len(line) == len(there) and line.split("//")[0] == there.split("//")[0])
         number, checked = number + 1, checked + 1
     assert checked > 400
 
@@ -107,8 +107,9 @@ from gputabu.backend.cuda import diagnosis
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.sources import source
 nvrtc = Nvrtc()
+more = ["-ftz=true", "-arch=compute_80"]
 print(json.dumps({{
-    f"{{real}}, {{file}}, {{defines}}": nvrtc.ptx_of(source(file), file, [*options(dtype, defines), "-ftz=true", "-arch=compute_80"])
+    f"{{real}}, {{file}}, {{defines}}": nvrtc.ptx_of(source(file), file, [*options(dtype, defines), *more])
     for file, defines in diagnosis.variants((4, 32)) for real, dtype in REALS.items()
 }}))"""
     folders = {"hostcuda": ROOT / "tests" / "hostcuda", "benchmarks": ROOT / "benchmarks", "root": ROOT}

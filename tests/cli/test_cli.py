@@ -16,7 +16,7 @@ from gputabu import cli, datasets
 
 ROOT = pathlib.Path(__file__).parents[2]
 MISSING = "CuPy is not installed (here is how)."
-COMMANDS = ("fit", "predict", "select-k", "bench", "reproduce", "datasets", "doctor")
+COMMANDS = ("fit", "predict", "select-k", "bench", "reproduce", "datasets", "doctor", "accept")
 
 
 @pytest.fixture

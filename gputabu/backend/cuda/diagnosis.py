@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Self
 
 import cupy
 import numpy as np
 
 from gputabu.backend.cuda import version
 from gputabu.backend.cuda.backend import GROUP, REGISTER_D
+from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.sources import source, source_folder
 
 #: A kernel source and the constants it is compiled with.
 Variant = tuple[str, tuple[tuple[str, int], ...]]
 CUPY = cupy.__version__
+#: The lowest compute capability that kernels are compiled for in the tests.
+OLDEST = 70
 
 
 def variants(widths: Sequence[int]) -> Iterator[Variant]:
@@ -41,12 +48,101 @@ def compile_all(widths: Sequence[int] = (4, 16)) -> int:
 def device_facts() -> dict[str, str]:
     """The current device in words."""
     device = cupy.cuda.Device()
-    name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
     free, total = device.mem_info
     capability = device.compute_capability
     return {
-        "device": f"{name}, compute capability {capability[:-1]}.{capability[-1]}",
-        "CUDA": f"driver {version(cupy.cuda.runtime.driverGetVersion())}, "
-        f"runtime {version(cupy.cuda.runtime.runtimeGetVersion())}",
+        "device": f"{device_name()}, compute capability {capability[:-1]}.{capability[-1]}",
+        "CUDA": str(Versions.read()),
         "memory": f"{free / 2**30:.1f} of {total / 2**30:.1f} GiB free",
     }
+
+
+def device_name() -> str:
+    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+
+
+def is_stand_in() -> bool:
+    """Whether this is hostcuda of our tests, which runs kernels on the CPU: its times mean nothing."""
+    return device_name() == "hostcuda"
+
+
+def device_details() -> dict[str, Any]:
+    """The current device in numbers, for a report of a fault."""
+    device = cupy.cuda.Device()
+    free, total = device.mem_info
+    return {
+        "name": device_name(),
+        "number": device.id,
+        "compute_capability": device.compute_capability,
+        "memory_free": int(free),
+        "memory_total": int(total),
+        "attributes": {name: int(value) for name, value in sorted(device.attributes.items())},
+    }
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Of NVIDIA's driver, as the latest CUDA that it knows, of the CUDA runtime, and of the device if there is one."""
+
+    driver: int  # 12090 is 12.9; 0 where there is no driver
+    runtime: int
+    capability: int | None  # 86 is 8.6
+
+    @classmethod
+    def read(cls) -> Self:
+        runtime, capability = cupy.cuda.runtime, None
+        try:
+            if runtime.getDeviceCount():
+                capability = int(cupy.cuda.Device().compute_capability)
+        except runtime.CUDARuntimeError:
+            pass  # no driver, or one that is too old
+        return cls(int(runtime.driverGetVersion()), int(runtime.runtimeGetVersion()), capability)
+
+    def too_old(self) -> list[str]:
+        """What is too old to be used, in sentences."""
+        found = []
+        if self.driver and self.driver // 1000 < self.runtime // 1000:
+            extra = "or the extra cuda12, " if self.driver >= 12000 else ""
+            found.append(f"The driver is too old for this CuPy: take a newer driver, {extra}and try again.")
+        if self.capability is not None and self.capability < OLDEST:
+            found.append(f"The device is too old: kernels are made for {_capability(OLDEST)} and later.")
+        return found
+
+    def __str__(self) -> str:
+        driver = f"driver {version(self.driver)}" if self.driver else "no driver"
+        return f"{driver}, runtime {version(self.runtime)}"
+
+
+def _capability(number: int) -> str:
+    return f"compute capability {number // 10}.{number % 10}"
+
+
+def on_gpu(X: np.ndarray, device: int | None = None) -> Any:
+    """A copy of an array on a device, as CuPy's."""
+    with cupy.cuda.Device(device):
+        return cupy.asarray(X)
+
+
+def select(device: int | None) -> None:
+    """Make a device the current one of this thread; None leaves it as it is."""
+    cupy.cuda.Device(device).use()
+
+
+def seconds_on_device(work: Callable[[], object]) -> float:
+    """What `work` takes between two events of the device: all streams have ended before either."""
+    begun, ended = cupy.cuda.Event(), cupy.cuda.Event()
+    cupy.cuda.runtime.deviceSynchronize()
+    begun.record()
+    work()
+    cupy.cuda.runtime.deviceSynchronize()
+    ended.record()
+    ended.synchronize()
+    return float(cupy.cuda.get_elapsed_time(begun, ended)) / 1000
+
+
+def seconds_per_round(run: Callable[[int], object], rounds: tuple[int, int], repeats: int) -> float:
+    """Seconds of a round by events, the median of several differences of two runs: what both have cancels."""
+    few, many = rounds
+    run(few)  # compiles, and fills the pools
+    pairs = [[seconds_on_device(partial(run, count)) for count in rounds] for _ in range(repeats)]
+    return statistics.median((long - short) / (many - few) for short, long in pairs)

@@ -148,7 +148,8 @@ class Module:
 
         def make(path):
             # these two stay words while the text is preprocessed, and so mark the kernels and the shared variables
-            text = f'#include "{HEADER}"\n#include "{FLUSH}"\n#undef __global__\n#undef __shared__\n#line 1 "kernel.cu"\n{code}'
+            text = f'#include "{HEADER}"\n#include "{FLUSH}"\n#undef __global__\n#undef __shared__\n'
+            text += f'#line 1 "kernel.cu"\n{code}'
             text = run([*flags, "-E", "-xc++", "-"], text)
             table = "".join(f'hostcuda::kernel<&{e}>("{e}"), ' for e in [*kernels_in(text), *expressions])
             text = re.sub(r"\b__shared__\s+([^;{}=]+);", initialised, text)
