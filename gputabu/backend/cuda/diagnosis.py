@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import cupy
 import numpy as np
 
-from gputabu.backend.cuda.backend import GROUP, REGISTER_D
 from gputabu.backend.cuda.launch import options
+from gputabu.backend.cuda.shapes import GROUP, REGISTER_D
 from gputabu.backend.cuda.sources import source, source_folder
 
 #: A kernel source and the constants it is compiled with.

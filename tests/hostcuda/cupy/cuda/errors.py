@@ -4,6 +4,7 @@ NAMES = {
     1: "cudaErrorInvalidValue: invalid argument",
     2: "cudaErrorMemoryAllocation: out of memory",
     101: "cudaErrorInvalidDevice: invalid device ordinal",
+    401: "cudaErrorIllegalState: the operation cannot be performed in the present state",
     719: "cudaErrorLaunchFailure: unspecified launch failure",
     900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
     901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",
