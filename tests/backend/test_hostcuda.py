@@ -40,6 +40,7 @@ DATA = np.random.default_rng(0).integers(0, 16, 1000).astype(np.int32)
 def checked():
     hc.set_check(True)
     hc.set_seed(0)
+    hc.use_device("plain")
     hc.reset()
     yield
     hc.set_check(False)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -132,23 +133,24 @@ def test_row_06_the_attribute_is_set_once_to_the_most(monkeypatch):
     assert all(static + size == 163 << 10 for _, static, size in asked)
 
 
-ALGORITHMS = [
-    (quantized.search, {"max_iter": 6, "restarts": 3, "init": "k-means++"}),
-    (lloyd.run, {"max_iter": 3, "restarts": 3, "refine": "hartigan"}),
-    (reassignment.search, {"max_iter": 3}),
-    (relocation.search, {"max_iter": 3}),
-]
-
-
-@pytest.mark.parametrize(("run", "options"), ALGORITHMS, ids=["quantized", "lloyd", "reassignment", "relocation"])
-@pytest.mark.parametrize(("d", "work"), [(3, 2**14), (33, 2**18)])  # a tile of assign_tiled alone is 2^17.6
-def test_row_13_launches_are_short_under_a_watchdog(run, options, d, work, knobs, monkeypatch):
+@pytest.mark.parametrize(
+    ("run", "options", "n", "d", "work"),
+    [
+        (quantized.search, {"max_iter": 6, "restarts": 3, "init": "k-means++"}, 1500, 3, 2**14),
+        (lloyd.run, {"max_iter": 3, "restarts": 3, "refine": "hartigan"}, 1500, 3, 2**14),
+        (reassignment.search, {"max_iter": 3}, 1500, 3, 2**14),
+        (relocation.search, {"max_iter": 3}, 1500, 3, 2**14),
+        (lloyd.run, {"max_iter": 2, "restarts": 3}, 400, 33, 2**18),  # a tile of assign_tiled alone is 2^17.6
+    ],
+    ids=["quantized", "lloyd", "reassignment", "relocation", "tiled"],
+)
+def test_row_13_launches_are_short_under_a_watchdog(run, options, n, d, work, knobs, monkeypatch):
     """A launch does no more than it may; without the bound, it does."""
     from gputabu.backend.cuda import shapes
 
     become("small")
     monkeypatch.setattr(shapes, "LAUNCH_WORK", work)
-    X = blobs(1500, d, 6)
+    X = blobs(n, d, 6)
     knobs.settings.watchdog = 4 * work  # multiply-adds have two operands, and what is found is stored
     equal(run, X, 30, **options)
     assert "block_search" not in knobs.stats()["kernels"]
@@ -160,7 +162,7 @@ def test_row_13_launches_are_short_under_a_watchdog(run, options, d, work, knobs
 @pytest.mark.parametrize("device", ["small", "rtx5090", "t4"])
 def test_row_13_whole_searches_in_one_launch(device, knobs, iris, monkeypatch):
     """Not under a watchdog, and not where Ctrl-C would wait for long."""
-    from gputabu.backend.cuda import device as device_module
+    from gputabu.backend.cuda.search import DeviceSearch
 
     become(device)
     knobs.settings.watchdog = 2**20
@@ -172,38 +174,52 @@ def test_row_13_whole_searches_in_one_launch(device, knobs, iris, monkeypatch):
     assert ("block_search" in kernels[60]) == (device == "t4")
     assert "block_search" not in kernels[10**6]
     if device != "t4":  # as before
-        start = device_module.DeviceBackend.__init__
-        monkeypatch.setattr(device_module.DeviceBackend, "__init__",
-                            lambda self, *a, **more: (start(self, *a, **more), setattr(self, "watched", False))[0])  # fmt: skip
-        with pytest.raises(knobs.Violation, match="kernel block_search.*cudaErrorLaunchTimeout"):
+        monkeypatch.setattr(DeviceSearch, "fits_a_launch", True)
+        with pytest.raises(knobs.Violation, match=r"kernel block_search.*cudaErrorLaunchTimeout"):
             quantized.search(iris, 3, max_iter=400, backend="cuda")
 
 
 def test_row_14_what_fails_in_a_capture_is_the_cause_and_frees_the_stream(knobs, iris, monkeypatch):
     import cupy
 
+    from gputabu.backend.cuda.search import DeviceSearch
+
     become("small")  # by a graph
-    captures, ended = [], []
-    begin, end = cupy.cuda.Stream.begin_capture, cupy.cuda.Stream.end_capture
-    monkeypatch.setattr(cupy.cuda.Stream, "begin_capture", lambda self: (captures.append(self), begin(self)))
-    monkeypatch.setattr(cupy.cuda.Stream, "end_capture", lambda self: (ended.append(self), end(self))[1])
-    whole = quantized.search(iris, 3, init=[0, 50, 100], max_iter=20, backend="numpy")
-    inside = 0
-    for nth in itertools.count(1):
-        captures.clear(), ended.clear()
+    search = partial(quantized.search, iris, 3, init=[0, 50, 100], max_iter=20)
+    begun, ended, stream = [], [], cupy.cuda.Stream
+    begin, end = stream.begin_capture, stream.end_capture
+    monkeypatch.setattr(stream, "begin_capture", lambda self: (begun.append(self), begin(self)))
+    monkeypatch.setattr(stream, "end_capture", lambda self: (ended.append(self), end(self))[1])
+    inside = []
+    for nth in itertools.count(1):  # every launch in turn
+        begun.clear(), ended.clear()
         knobs.fail_next(launch=nth)
         try:
-            same(quantized.search(iris, 3, init=[0, 50, 100], max_iter=20, backend="cuda"), whole)
-            if knobs.settings.fail_launch:
-                break
+            search(backend="cuda")
         except cupy.cuda.runtime.CUDARuntimeError as error:
-            assert error.status == 719
-        assert captures == ended
-        assert not any(stream.is_capturing() for stream in captures)
-        inside += len(captures)
+            inside += [nth] * len(begun)
+            statuses = {error.status}
+        if knobs.settings.fail_launch:  # there are no more
+            break
+        assert statuses == {719}
+        assert begun == ended
+        assert not any(each.is_capturing() for each in begun)
     knobs.fail_next()
-    assert inside >= 4  # the launches of an iteration, and those behind it
-    same(quantized.search(iris, 3, init=[0, 50, 100], max_iter=20, backend="cuda"), whole)
+    assert len(inside) >= 4  # the launches of an iteration, and those behind it
+    same(search(backend="cuda"), search(backend="numpy"))
+
+    def captured(self):  # as before
+        self.backend.stream.begin_capture()
+        self._iteration()
+        return self.backend.stream.end_capture()
+
+    monkeypatch.setattr(DeviceSearch, "_captured", captured)
+    knobs.fail_next(launch=inside[1])
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="StreamCaptureUnsupported"):
+        search(backend="cuda")
+    assert len(begun) == len(ended) + 1
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="StreamCaptureInvalidated"):
+        end(begun[-1])
 
 
 def test_row_14_ctrl_c_in_a_capture(iris, monkeypatch):
@@ -248,32 +264,32 @@ def test_launch_shapes_of_every_device():
             "assign": static("assign.cu", "assign", real, D=4),
         }
         sweep = itertools.product(
-            cupy._profiles.PROFILES.values(), (1, 2, 4, 16, 17, 31, 32, 33, 784), (1, 3, 60, 256, 7000, 100_000),
-            (1, 3, 32, 400, 60_000), (1, 2**32 - 1), (False, True),
-        )  # fmt: skip
-        for limits, d, k, r, n, flag in sweep:
-            blocks, most, shape = (
-                2 * limits["MultiProcessorCount"],
-                limits["MaxSharedMemoryPerBlockOptin"],
-                Shape(r, k, d),
-            )
-            columns = Totals.columns(d, flag)
+            (1, 4, 16, 31, 32, 33, 784), (1, 60, 256, 7000, 100_000), (1, 3, 400, 60_000), (False, True)
+        )
+        for (d, k, r, flag), limits in itertools.product(sweep, cupy._profiles.PROFILES.values()):
+            shape, columns, most = Shape(r, k, d), Totals.columns(d, flag), limits["MaxSharedMemoryPerBlockOptin"]
             room = {name: most - size for name, size in fixed.items()}
-            forms = {}
-            if d <= shapes.REGISTER_D:
-                here = shape._replace(r=shapes.restarts_at_once(room["assign"], shape, columns, real))
-                assert here.r >= min(r, 200)
-                forms["assign"] = shapes.assign(room["assign"], n, here, columns, real, blocks, flag)
-            else:
-                forms["tiled"] = shapes.assign_tiled(room["tiled"], n, shape, columns, real, blocks, flag)
-            name = f"survey{shapes.survey_group(r)}"
-            forms[name] = shapes.survey(room[name], n, shape, real, blocks, flag)
-            forms["trials"] = shapes.try_labels(room["trials"], n, r, 20, k, columns, real, blocks)
-            for name, form in forms.items():
+            for name, form in forms_of(room, shape, columns, real, 2 * limits["MultiProcessorCount"], flag):
                 assert 0 <= form.shared <= room[name], (name, limits, shape)
                 assert 64 <= form.threads <= shapes.THREADS <= 256  # 255 registers each, the most there are, fit
                 for size, axis in zip(form.grid, "XYZ", strict=False):
                     assert 1 <= size <= limits[f"MaxGridDim{axis}"]
+
+
+def forms_of(room, shape, columns, real, blocks, flag):
+    """Kernels with shared memory, and how they are launched over a few points or very many."""
+    from gputabu.backend.cuda import shapes
+
+    n = 2**32 - 1 if flag else 1
+    if shape.d <= shapes.REGISTER_D:
+        here = shape._replace(r=shapes.restarts_at_once(room["assign"], shape, columns, real))
+        assert here.r >= min(shape.r, 200)  # a handful of launches
+        yield "assign", shapes.assign(room["assign"], n, here, columns, real, blocks, flag)
+    else:
+        yield "tiled", shapes.assign_tiled(room["tiled"], n, shape, columns, real, blocks, flag)
+    name = f"survey{shapes.survey_group(shape.r)}"
+    yield name, shapes.survey(room[name], n, shape, real, blocks, flag)
+    yield "trials", shapes.try_labels(room["trials"], n, shape.r, 20, shape.k, columns, real, blocks)
 
 
 def test_blocks_of_loops_that_stride_fit_any_axis():
