@@ -85,6 +85,13 @@ BACKENDS = [
 DEVICES = ("t4", "a100", "small")
 
 
+def device_of(item: pytest.Item) -> str:
+    """The device of a test: as it is marked, or by its name."""
+    mark = item.get_closest_marker("device")
+    drawn = DEVICES[zlib.crc32(item.nodeid.encode()) % len(DEVICES)]
+    return os.environ.get("HOSTCUDA_DEVICE") or (mark.args[0] if mark else drawn)
+
+
 def become(device: str) -> None:
     """Make hostcuda another device, for which kernels are loaded anew."""
     import cupy
@@ -184,7 +191,7 @@ def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         "numba": chosen == "numba" or request.node.get_closest_marker("numba"),
     }
     if seen["cuda"] and GPU == "hostcuda":
-        device = os.environ.get("HOSTCUDA_DEVICE") or DEVICES[zlib.crc32(request.node.nodeid.encode()) % len(DEVICES)]
+        device = device_of(request.node)
         print(f"hostcuda is a device of the profile {device}")  # shown where the test fails
         become(device)
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")

@@ -29,6 +29,7 @@ def knobs():
     control.set_seed(0)
 
 
+@pytest.mark.device("t4")  # the longest one; where there is a watchdog it would take twice as long
 @pytest.mark.parametrize("scope", ["cluster", "global"])
 @pytest.mark.parametrize("restarts", [32, 3, 1])
 @settings(max_examples=7)
