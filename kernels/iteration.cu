@@ -32,9 +32,6 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
     }
 }
 
-#define STEP_SHARED(ARRAY) \
-    ARRAY(idx, scratch, 2 * k)
-
 // X            (N, d)     in, weight (N) in or null
 // labels       (R, N)     in   of the current means
 // totals       (R, K, C)  in   counts in the last column
@@ -42,23 +39,23 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
 // costs        (R, 3)     in   limbs of J
 // restarts                in/out  M_c becomes M_n
 // centers (R, K, d), fast out  of M_n, for the next assign
+// scratch      (R, 2, K)  not in shared memory: K may be in the thousands
 // Judges M_c and moves on. One block per restart: grid = (R), block = (any).
 extern "C" __global__ void step(const real* __restrict__ X, const double* __restrict__ weight,
                                 const int* __restrict__ labels, const idx* __restrict__ totals,
                                 const word* __restrict__ keys, const idx* __restrict__ costs,
-                                double* __restrict__ centers, FastCenters fast, Restarts restarts, Grid grid,
-                                Doubt doubt, Limits limits, Shape shape, idx pitch) {
+                                double* __restrict__ centers, FastCenters fast, idx* __restrict__ scratch,
+                                Restarts restarts, Grid grid, Doubt doubt, Limits limits, Shape shape, idx pitch) {
     __shared__ word widest;
     const int k = shape.k, d = shape.d, columns = columns_of(d, weight);
     const idx s = blockIdx.x;
-    DYNAMIC_SHARED(char, carved);
-    STEP_SHARED(CARVE)
     if (restarts.done[s]) return;
     const Restarts me = restart_of(restarts, s, k, limits);
     const double J = cost_of(costs + 3 * s, grid);
     __syncthreads();  // everyone has read `done`
     labels += s * pitch;
-    if (!advance(me, limits, J, labels, weight, totals + s * k * columns, keys + s * k, k, columns, scratch)) return;
+    const idx* mine = totals + s * k * columns;
+    if (!advance(me, limits, J, labels, weight, mine, keys + s * k, k, columns, scratch + 2 * s * k)) return;
     for (int t = threadIdx.x; t < k * d; t += blockDim.x)
         centers[s * k * d + t] = widen(X[me.means[t / d] * d + t % d]);
     __syncthreads();

@@ -56,7 +56,7 @@ __device__ void make_fast(const double* centers, const FastCenters& fast, const 
 }
 
 // Judges M_c of one restart by its J, records it, and chooses and enters the next means (algorithms.quantized,
-// algorithms.tabu_list). Returns whether the restart goes on. scratch (2·K) is shared memory.
+// algorithms.tabu_list). Returns whether the restart goes on. scratch (2·K): a thread reads only what it wrote.
 __device__ bool advance(const Restarts& me, const Limits& limits, double J, const int* labels, const double* weight,
                         const idx* totals, const word* keys, int k, int columns, idx* scratch) {
     __shared__ int better;

@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -62,7 +63,10 @@ def find_gpu() -> tuple[str | None, str]:
     for name in [name for name in sys.modules if name.split(".")[0] == "cupy"]:
         del sys.modules[name]
     sys.path.insert(0, str(HERE / "hostcuda"))
-    return "hostcuda", "the CUDA backend is tested on the CPU by hostcuda, every access checked"
+    return (
+        "hostcuda",
+        "the CUDA backend is tested on the CPU by hostcuda, every access checked, on three devices in turn",
+    )
 
 
 GPU, GPU_LINE = find_gpu()
@@ -74,6 +78,30 @@ BACKENDS = [
     pytest.param("numba, by passes", marks=pytest.mark.numba),
     pytest.param("cuda", marks=pytest.mark.gpu),
 ]
+
+
+#: Devices that hostcuda plays; a test has one of them, by its name, so that three do not take three times as long.
+#: HOSTCUDA_DEVICE=… gives all tests the same.
+DEVICES = ("t4", "a100", "small")
+
+
+def device_of(item: pytest.Item) -> str:
+    """The device of a test: as it is marked, or by its name."""
+    mark = item.get_closest_marker("device")
+    drawn = DEVICES[zlib.crc32(item.nodeid.encode()) % len(DEVICES)]
+    return os.environ.get("HOSTCUDA_DEVICE") or (mark.args[0] if mark else drawn)
+
+
+def become(device: str) -> None:
+    """Make hostcuda another device, for which kernels are loaded anew."""
+    import cupy
+
+    from gputabu.backend.cuda import launch
+
+    control = cupy._hostcuda
+    if control.settings.device != device or control.attributes != cupy._profiles.PROFILES[device]:
+        control.use_device(device)
+        launch.load.cache_clear()
 
 
 LINES = [GPU_LINE] + ([] if NUMBA else ["the compiled CPU backend is not tested: numba is not installed"])
@@ -162,6 +190,10 @@ def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         "cuda": chosen == "cuda" or request.node.get_closest_marker("gpu"),
         "numba": chosen == "numba" or request.node.get_closest_marker("numba"),
     }
+    if seen["cuda"] and GPU == "hostcuda":
+        device = device_of(request.node)
+        print(f"hostcuda is a device of the profile {device}")  # shown where the test fails
+        become(device)
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")
     monkeypatch.setattr(gputabu.backend, "numba_unusable", lambda: None if seen["numba"] else "numba is not installed.")
     monkeypatch.setattr(gputabu.backend, "installed", lambda name: bool(seen[name]))

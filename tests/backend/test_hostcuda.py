@@ -40,6 +40,7 @@ DATA = np.random.default_rng(0).integers(0, 16, 1000).astype(np.int32)
 def checked():
     hc.set_check(True)
     hc.set_seed(0)
+    hc.use_device("plain")
     hc.reset()
     yield
     hc.set_check(False)
@@ -259,12 +260,13 @@ def test_planned_failures():
 def test_capture_refuses_what_cannot_be_replayed():
     a, stream = cupy.zeros(1), cupy.cuda.Stream(non_blocking=True)
     with stream:
-        stream.begin_capture()
         refused = (lambda: cupy.empty(1), stream.synchronize, a.get, a.item, cupy.cuda.Device().synchronize)
         for action in (*refused, lambda: a.set(np.zeros(1)), lambda: cupy.cuda.alloc_pinned_memory(8)):
+            stream.begin_capture()
             with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="StreamCaptureUnsupported"):
                 action()
-        stream.end_capture()
+            with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="StreamCaptureInvalidated"):
+                stream.end_capture()
 
 
 def test_cross_device_use(monkeypatch):

@@ -11,6 +11,7 @@
 namespace hostcuda {
 char* dynamic_shared;
 bool global_races;
+uint64_t watchdog = ~0ull;
 
 namespace {
 constexpr size_t ARENA = 256ull << 30, PAGE = 4096, LARGE = 4 << 20;
@@ -133,7 +134,14 @@ inline bool all_written(const uint8_t* s, size_t bytes) {
     return true;
 }
 
+// How long a launch takes on a device: more or less by its accesses.
+inline void count_access() {
+    if (++launch.accesses > watchdog)
+        fail("cudaErrorLaunchTimeout: the watchdog ends the launch after %llu accesses", (unsigned long long)watchdog);
+}
+
 void on_global(size_t offset, size_t bytes, int access) {
+    count_access();
     const bool known = all_written(shadow + offset, bytes);
     for (size_t i = 0; i < bytes && !known; i++) {
         uint8_t& s = shadow[offset + i];
@@ -155,6 +163,7 @@ void on_global(size_t offset, size_t bytes, int access) {
 }
 
 void on_shared(bool dynamic, size_t offset, size_t size, size_t bytes, int access) {
+    count_access();
     if (offset > size || bytes > size - offset)
         fail("%s %zu bytes out of bounds: at byte %zd of %zu bytes of shared memory", verb(access), bytes,
              (ssize_t)offset, size);
@@ -204,6 +213,7 @@ int hostcuda_start(char** arena_base, uint8_t** shadow_base) {
 }
 
 void hostcuda_check_global_races(int on) { global_races = on; }
+void hostcuda_set_watchdog(uint64_t accesses) { watchdog = accesses; }
 
 // Poisoned memory between redzones. A sparse array is neither poisoned nor shadowed, so that an array beyond
 // 2^31 elements costs only the pages it touches; its bounds are still known.

@@ -39,6 +39,7 @@ struct Launch {
     char* static_shared;  // the module's thread-local segment holds its __shared__ variables and nothing else
     size_t static_bytes;
     uint64_t loaded, stored, atomics, atomic_bytes;
+    uint64_t accesses;  // of global and shared memory: how long the launch is
     // An epoch is the time between two barriers of a block. Blocks run one after the other and numbers never
     // repeat, so an epoch also tells block and launch.
     uint64_t epoch, first_epoch;
@@ -54,6 +55,7 @@ extern Thread* current;
 extern std::vector<Thread> threads;
 extern char* dynamic_shared;  // SHARED_LIMIT bytes between two redzones
 extern bool global_races;
+extern uint64_t watchdog;  // accesses after which a launch is ended
 void forget_shared();  // a block begins: nothing is written in its shared memory
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));

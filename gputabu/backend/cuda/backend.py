@@ -12,24 +12,17 @@ from gputabu.backend.arithmetic.constants import CUDA_DOUBT_TERMS, DOUBT_FACTOR,
 from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.arithmetic.keys import NO_KEY, NOBODY
 from gputabu.backend.contract import FAR, Assignment, SurveyPartial
-from gputabu.backend.cuda import structs
-from gputabu.backend.cuda.device import THREADS, filled, on_device, to_device
+from gputabu.backend.cuda import shapes, structs
+from gputabu.backend.cuda.device import filled, on_device, to_device
 from gputabu.backend.cuda.hartigan import CudaHartigan
-from gputabu.backend.cuda.launch import static_shared_bytes
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.reassignment import CudaReassignment
 from gputabu.backend.cuda.relocation import CudaRelocation
 from gputabu.backend.cuda.search import CudaLoops
 from gputabu.backend.cuda.seeding import CudaSeeding
+from gputabu.backend.cuda.shapes import REGISTER_D, THREADS
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
-
-#: Coordinates up to which a point is held in registers.
-REGISTER_D = 32
-#: Points that a block of assign_tiled has at a time.
-TILE = 64
-#: Restarts that share one read of a point in the survey.
-GROUP = 8
 
 
 class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
@@ -93,7 +86,7 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
     def spreads_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
         r, k, d = centers.shape
         device_centers, sums = to_device(centers), cupy.zeros((2, r, k), np.int64)
-        for chunk in self.chunks:
+        for chunk in self.pieces(r * d):
             self.launch("measure.cu", "spreads", self.spread(r * chunk.n), (
                 chunk.X, chunk.weights, device_centers, labels, sums, chunk.n, chunk.start, self.points.n, r, k, d,
                 float(power(LIMB - exponent))))  # fmt: skip
@@ -105,7 +98,7 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         bar, keys = 2**64 - 1, []
         for _ in range(count):
             best = cupy.zeros(1, np.uint64)
-            for chunk in self.chunks:
+            for chunk in self.pieces(self.points.d):
                 self.launch("measure.cu", "farthest", self.spread(chunk.n), (
                     chunk.X, chunk.weights, device_centers, labels[restart], best, chunk.n, chunk.start,
                     self.points.d, float(power(scale)), bar))  # fmt: skip
@@ -124,7 +117,7 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         k, device_centers = len(centers), to_device(centers)
         least, row = filled(k, NO_KEY), filled(k, NO_KEY)
         for phase in (0, 1):
-            for chunk in self.chunks:
+            for chunk in self.pieces(k * self.points.d):
                 self.launch("measure.cu", "closest", self.spread(chunk.n * k), (
                     chunk.X, chunk.weights, device_centers, least, row, chunk.n, chunk.start, k,
                     self.points.d, phase))  # fmt: skip
@@ -136,7 +129,7 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         k, device_centers = len(centers), to_device(centers)
         found = np.empty((self.points.n, k), self.points.dtype)
         parts = []
-        for chunk in self.chunks:
+        for chunk in self.pieces(k * self.points.d):
             part = cupy.empty((chunk.n, k), self.points.dtype)
             self.launch("measure.cu", "distances", self.spread(part.size), (
                 chunk.X, device_centers, part, chunk.n, k, self.points.d))  # fmt: skip
@@ -229,70 +222,50 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         changed: Any, done: Any, unit: float,
     ) -> None:  # fmt: skip
         """Assign the points of a chunk; without totals only labels are wanted, and none are there before."""
-        r, k, d = centers.shape
-        tiled = d > REGISTER_D
-        count = r if tiled else self._restarts_at_once(r, k, d)
-        for first in range(0, r, count):
+        whole = structs.Shape(*centers.shape)
+        count = self._restarts_at_once(whole)
+        for first in range(0, whole.r, count):
             here = slice(first, first + count)
-            shape = structs.Shape(min(count, r - first), k, d)
-            args = (
-                chunk.X, chunk.weights, centers[here], structs.FastCenters(*(array[here] for array in fast)),
-                labels[here], None if totals is None else totals[here], changed[here],
-                None if done is None else done[here], grid, self.rows_of(chunk), shape, unit, totals is None,
-            )  # fmt: skip
-            launch = self._launch_assign_tiled if tiled else self._launch_assign
-            launch(chunk.n, shape, args, totals is not None)
+            shape = whole._replace(r=min(count, whole.r - first))
+            for part in self.parts(chunk, shapes.assign_work(shape)):
+                self._launch_assign(part, shape, totals is not None, (
+                    part.X, part.weights, centers[here], structs.FastCenters(*(array[here] for array in fast)),
+                    labels[here], None if totals is None else totals[here], changed[here],
+                    None if done is None else done[here], grid, self.rows_of(part), shape, unit,
+                    totals is None))  # fmt: skip
 
-    def _restarts_at_once(self, r: int, k: int, d: int) -> int:
-        """How many of R restarts one launch of `assign` can have: each needs a little shared memory."""
-        while r > 1 and self._assign_bytes(structs.Shape(r, k, d), False, False) > self.shared_limit:
-            r = -(-r // 2)
-        return r
-
-    def _assign_bytes(self, shape: structs.Shape, resident: bool, private: bool) -> int:
+    def _restarts_at_once(self, shape: structs.Shape) -> int:
+        """How many of R restarts one launch has: what shared memory and, by one point per thread, a watchdog allow."""
         r, k, d = shape
-        sizes = {"r": r, "k": k, "D": d, "columns": self.n_columns, "threads": self._assign_threads}
-        return self.shared_bytes("assign.cu", "ASSIGN_SHARED", resident=resident, private_totals=private, **sizes)
+        if self.watched:
+            r = min(r, max(1, shapes.LAUNCH_WORK // (self.blocks * THREADS * k * d)))
+        if d > REGISTER_D:
+            return r
+        room = self.room("assign.cu", "assign", D=d)
+        return shapes.restarts_at_once(room, shape._replace(r=r), self.n_columns, self.points.dtype)
 
-    @property
-    def _assign_threads(self) -> int:
-        return THREADS if self.points.d * self.points.dtype.itemsize <= 128 else THREADS // 2
-
-    def _launch_assign(self, n: int, shape: structs.Shape, args: tuple[Any, ...], summed: bool) -> None:
-        threads = self._assign_threads
-        resident = self._assign_bytes(shape, True, False) <= self.shared_limit
-        private = summed and self._assign_bytes(shape, resident, True) <= self.shared_limit
-        blocks = max(1, min(-(-n // threads), self.blocks))
-        shared = self._assign_bytes(shape, resident, private)
-        self.launch("assign.cu", "assign", (blocks,), (*args, resident, private), shared, threads, D=shape.d)
-
-    def _launch_assign_tiled(self, n: int, shape: structs.Shape, args: tuple[Any, ...], summed: bool) -> None:
-        file, name = "assign_tiled.cu", "assign_tiled"
-        shared = self.shared_bytes(
-            file, "ASSIGN_TILED_SHARED", r=shape.r, k=shape.k, columns=self.n_columns, private_totals=1)  # fmt: skip
-        private = summed and shared <= self.shared_limit - static_shared_bytes(file, name, self.points.dtype)
-        blocks = max(1, min(-(-n // TILE), 4 * self.blocks))
-        self.launch(file, name, (blocks,), (*args, private), private * shared)
+    def _launch_assign(self, chunk: DeviceChunk, shape: structs.Shape, summed: bool, args: tuple[Any, ...]) -> None:
+        sizes = (chunk.n, shape, self.n_columns, self.points.dtype, self.blocks, summed)
+        if shape.d > REGISTER_D:
+            file, name = "assign_tiled.cu", "assign_tiled"
+            form = shapes.assign_tiled(self.room(file, name), *sizes)
+            self.launch(file, name, form.grid, (*args, form.private), form.shared)
+        else:
+            form = shapes.assign(self.room("assign.cu", "assign", D=shape.d), *sizes)
+            self.launch("assign.cu", "assign", form.grid, (*args, form.resident, form.private), form.shared,
+                        form.threads, D=shape.d)  # fmt: skip
 
     def launch_survey(
         self, chunk: DeviceChunk, centers: Any, labels: Any, costs: Any, keys: Any = None, stamps: Any = None,
         age: Any = None, bar: Any = None, done: Any = None, cost_scale: float | None = None,
     ) -> None:  # fmt: skip
         """Survey the points of a chunk: costs and, if they are given, keys. J is on the grid unless it has a scale."""
-        r, k, d = centers.shape
-        group, threads = 1 if r == 1 else GROUP, THREADS
-
-        def bytes_if(resident: bool, private: bool) -> int:
-            sizes = {"group": min(group, r), "k": k, "d": d, "threads": threads}
-            return self.shared_bytes("survey.cu", "SURVEY_SHARED", resident=resident, private_keys=private, **sizes)
-
-        while bytes_if(False, False) > self.shared_limit:  # float64 where a block has 64 KiB, as on Turing
-            threads //= 2
-        private = keys is not None and bytes_if(False, True) <= self.shared_limit
-        resident = bytes_if(True, private) <= self.shared_limit
-        blocks = max(1, min(-(-chunk.n // threads), self.blocks))
-        grid = self.device_grid
-        self.launch("survey.cu", "survey", (-(-r // group), blocks), (
-            chunk.X, chunk.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(chunk),
-            structs.Shape(r, k, d), grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, resident,
-            private), bytes_if(resident, private), threads, RG=group)  # fmt: skip
+        shape, real = structs.Shape(*centers.shape), self.points.dtype
+        group, grid = shapes.survey_group(shape.r), self.device_grid
+        room = self.room("survey.cu", "survey", RG=group)
+        for part in self.parts(chunk, shape.r * shape.d):
+            form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None)
+            self.launch("survey.cu", "survey", form.grid, (
+                part.X, part.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(part),
+                shape, grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, form.resident,
+                form.private), form.shared, form.threads, RG=group)  # fmt: skip

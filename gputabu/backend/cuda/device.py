@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TypeVar
 
 import cupy
@@ -15,15 +15,14 @@ from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals
 from gputabu.backend.arithmetic.keys import NO_KEY
 from gputabu.backend.base import BackendBase
 from gputabu.backend.cuda import launch as kernels
-from gputabu.backend.cuda import structs
+from gputabu.backend.cuda import shapes, structs
 from gputabu.backend.cuda.memory import borrow_streams, return_streams, upload
 from gputabu.backend.cuda.points import DeviceChunk, DevicePoints
-from gputabu.backend.cuda.sources import shared_bytes
+from gputabu.backend.cuda.shapes import THREADS
 from gputabu.backend.tuning import Tuning
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Points
 
-THREADS = 256
 #: Blocks per multiprocessor: enough to hide latency, few enough that private tables are written back seldom.
 BLOCKS_PER_SM = 2
 
@@ -61,8 +60,8 @@ class DeviceBackend(BackendBase):
             self.stream.wait_event(before)  # whatever is still writing X
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]
-            # Less a little for what kernels declare themselves.
-            self.shared_limit = attributes.get("MaxSharedMemoryPerBlockOptin", 48 * 1024) - 2048
+            # A desktop that shows something on this device ends launches that take too long.
+            self.watched = bool(attributes.get("KernelExecTimeout", 0))
 
     def __enter__(self) -> Self:
         return self
@@ -161,9 +160,23 @@ class DeviceBackend(BackendBase):
         """Which rows a chunk has, as kernels take it."""
         return structs.Chunk(chunk.n, chunk.start, self.points.n)
 
-    def shared_bytes(self, file: str, table: str, **sizes: int) -> int:
-        """Shared memory of a kernel: what the table of its arrays takes, for these sizes."""
-        return shared_bytes(file, table, self.points.dtype, sizes)
+    def pieces(self, work: int) -> Iterator[DeviceChunk]:
+        """The chunks, for a launch each that does `work` multiply-adds for a point."""
+        for chunk in self.chunks:
+            yield from self.parts(chunk, work)
+
+    def parts(self, chunk: DeviceChunk, work: int) -> Iterator[DeviceChunk]:
+        """A chunk; parts of it where one launch over all of it could be too long for the watchdog."""
+        rows = max(1, shapes.LAUNCH_WORK // work) if self.watched else chunk.n
+        if rows >= chunk.n:
+            yield chunk
+            return
+        for first in range(0, chunk.n, rows):
+            yield chunk.part(first, first + rows)
+
+    def room(self, file: str, name: str, **defines: int) -> int:
+        """Bytes of dynamic shared memory that a block of a kernel can have."""
+        return kernels.room(file, name, self.points.dtype, **defines)
 
     def launch(
         self,

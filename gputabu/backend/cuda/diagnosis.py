@@ -12,9 +12,9 @@ import cupy
 import numpy as np
 
 from gputabu.backend.cuda import version
-from gputabu.backend.cuda.backend import GROUP, REGISTER_D
 from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
+from gputabu.backend.cuda.shapes import GROUP, REGISTER_D
 from gputabu.backend.cuda.sources import source, source_folder
 
 #: A kernel source and the constants it is compiled with.

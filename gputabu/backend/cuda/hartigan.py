@@ -27,7 +27,7 @@ class CudaHartigan(DeviceBackend):
         while True:
             count = cupy.zeros(1, np.uint64)
             places, moves = cupy.empty(room, np.int64), cupy.empty((room, 2), np.int32)
-            for chunk in self.chunks:
+            for chunk in self.pieces(r * k * d):
                 self.launch("hartigan.cu", "find_moves", self.spread(r * chunk.n), (
                     chunk.X, chunk.weights, device_centers, mass, labels, count, places, moves, chunk.n, chunk.start, n,
                     r, k, d, slack, room))  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
@@ -16,6 +16,8 @@ from gputabu.core.random import BLOCK, Purpose
 
 log = logging.getLogger("gputabu")
 
+#: Bytes of shared memory that a block has without asking, on every device.
+PLAIN_SHARED = 48 * 1024
 #: Threads that judge a trial.
 EXPLAINERS = 32
 #: Numbers that Python and the kernels must agree on; a float goes as a hexadecimal literal, which is exact.
@@ -39,20 +41,37 @@ def options(real: np.dtype, defines: tuple[tuple[str, int], ...]) -> tuple[str, 
     return ("--std=c++17", *(f"-D{name}={value}" for name, value in all_defines.items()))
 
 
+class Loaded(NamedTuple):
+    """A kernel on a device."""
+
+    kernel: Any
+    room: int  # bytes of dynamic shared memory that a launch may ask for
+
+
 @functools.cache
-def _function(device: int, file: str, name: str, real: np.dtype, defines: tuple[tuple[str, int], ...]) -> Any:
+def load(device: int, file: str, name: str, real: np.dtype, defines: tuple[tuple[str, int], ...]) -> Loaded:
+    """Compile a kernel for the current device, and let it have all the shared memory that a block can have.
+
+    That is an attribute of the function, which all threads share. It is set here, to the most that there is, before
+    anyone has the kernel, and never again: nobody can find it lowered.
+    """
     log.info("compiling %s for %s (kept by CuPy for the next time)", file, real)
     module = cupy.RawModule(code=source(file), options=options(real, defines))
     try:
-        return module.get_function(name)
+        kernel = module.get_function(name)
     except cupy.cuda.compiler.CompileException as error:  # its message is as long as the source
         first = next((line for line in str(error).splitlines() if "error" in line), "the compiler does not say why")
         raise RuntimeError(f"backend='cuda': {file} cannot be compiled: {first.strip()}.") from error
+    limit = cupy.cuda.Device(device).attributes.get("MaxSharedMemoryPerBlockOptin", PLAIN_SHARED)
+    room = limit - int(kernel.shared_size_bytes)  # the driver counts both together
+    if limit > PLAIN_SHARED:
+        kernel.max_dynamic_shared_size_bytes = room
+    return Loaded(kernel, room)
 
 
-def static_shared_bytes(file: str, name: str, real: np.dtype) -> int:
-    """Bytes of shared memory that a kernel declares itself, as its compiler says."""
-    return int(_function(cupy.cuda.Device().id, file, name, real, ()).shared_size_bytes)
+def room(file: str, name: str, real: np.dtype, **defines: int) -> int:
+    """Bytes of dynamic shared memory that a block of a kernel can have on the current device."""
+    return load(cupy.cuda.Device().id, file, name, real, tuple(sorted(defines.items()))).room
 
 
 def launch(
@@ -66,9 +85,7 @@ def launch(
     **defines: int,
 ) -> None:
     """Launch a kernel on the current device and stream. CuPy would check nothing: widths, types, strides."""
-    kernel = _function(cupy.cuda.Device().id, file, name, real, tuple(sorted(defines.items())))
-    if shared > 48 * 1024:
-        kernel.max_dynamic_shared_size_bytes = shared
+    kernel = load(cupy.cuda.Device().id, file, name, real, tuple(sorted(defines.items()))).kernel
     kernel(grid, (block,), _checked(file, name, real, args), shared_mem=shared)
 
 

@@ -69,6 +69,11 @@ class DeviceChunk:
     def n(self) -> int:
         return self.X.shape[0]
 
+    def part(self, first: int, last: int) -> DeviceChunk:
+        """Rows [first, last) of it."""
+        weights = None if self.weights is None else self.weights[first:last]
+        return DeviceChunk(self.X[first:last], weights, self.start + first)
+
 
 class DevicePoints:
     """The chunks of `points` on the current device."""

@@ -9,10 +9,13 @@ import numpy as np
 
 from gputabu.backend.base import TrialCosts
 from gputabu.backend.contract import Assignment, TrialBatch
-from gputabu.backend.cuda import structs
-from gputabu.backend.cuda.device import THREADS, DeviceBackend, on_device, to_device
+from gputabu.backend.cuda import shapes, structs
+from gputabu.backend.cuda.device import DeviceBackend, on_device, to_device
 from gputabu.backend.cuda.launch import EXPLAINERS
 from gputabu.core.random import BLOCK
+
+#: What a point's share of a draw takes, counted as multiply-adds.
+DRAW_WORK = 32
 
 
 class CudaReassignment(DeviceBackend):
@@ -46,7 +49,7 @@ class CudaReassignment(DeviceBackend):
         given = None if trials.given is None else to_device(trials.given)
         which, noted = (cupy.asarray(np.asarray(array, np.int32)) for array in (chosen, better))
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
-        for chunk in self.chunks:
+        for chunk in self.pieces(r * (self.points.d + DRAW_WORK)):
             self.launch("reassignment.cu", "apply_trial", self.spread(r * -(-chunk.n // BLOCK)), (
                 chunk.X, chunk.weights, labels, best, given, which, noted, totals, changed, batch, grid,
                 self.rows_of(chunk), structs.Shape(r, k, self.points.d)))  # fmt: skip
@@ -57,15 +60,12 @@ class CudaReassignment(DeviceBackend):
         r, t, k = len(trials.restarts), trials.n_trials, trials.k
         batch, grid = self._batch(trials), self.device_grid
         change, fingerprints = cupy.zeros((r, t, k, self.n_columns), np.int64), cupy.zeros((r, t, 2), np.uint64)
-        shared = self.shared_bytes(
-            "reassignment.cu", "TRIALS_SHARED", private_totals=1, trials=t, k=k, columns=self.n_columns
-        )
-        private = shared <= self.shared_limit
-        for chunk in self.chunks:
-            blocks = max(1, min(-(-chunk.n // (BLOCK * THREADS)), -(-self.blocks // r)))
-            self.launch("reassignment.cu", "try_labels", (r * blocks,), (
+        file, name, room = "reassignment.cu", "try_labels", self.room("reassignment.cu", "try_labels")
+        for chunk in self.pieces(r * t * (self.points.d + DRAW_WORK)):
+            form = shapes.try_labels(room, chunk.n, r, t, k, self.n_columns, self.points.dtype, self.blocks)
+            self.launch(file, name, form.grid, (
                 chunk.X, chunk.weights, labels, change, fingerprints, batch, grid, self.rows_of(chunk), k,
-                self.points.d, blocks, private), private * shared)  # fmt: skip
+                self.points.d, form.grid[0] // r, form.private), form.shared)  # fmt: skip
         return change, fingerprints
 
     def _batch(self, trials: TrialBatch) -> structs.TrialBatch:

@@ -23,7 +23,7 @@ class CudaRelocation(DeviceBackend):
         stale = np.flatnonzero(rules.moved(centers, nearest.at).any(axis=1))  # restarts
         if len(stale):
             device_centers, which = to_device(centers), cupy.asarray(stale)
-            for chunk in self.chunks:
+            for chunk in self.pieces(len(stale) * k * d):
                 self.launch("relocation.cu", "nearest_two", self.spread(len(stale) * chunk.n), (
                     chunk.X, device_centers, which, _arrays(nearest), self.rows_of(chunk), len(stale), k,
                     d))  # fmt: skip
@@ -38,7 +38,7 @@ class CudaRelocation(DeviceBackend):
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
         costs, device_mass = cupy.zeros((r, 3), np.int64), None if mass is None else to_device(mass)
         which, grid = cupy.asarray(numbers), self.device_grid
-        for chunk in self.chunks if len(numbers) else ():
+        for chunk in self.pieces(len(numbers) * d) if len(numbers) else ():
             self.launch("relocation.cu", "reassign", (len(numbers), *self.spread(chunk.n)), (
                 chunk.X, chunk.weights, device_mass, which, _arrays(nearest), labels, totals, changed, costs, grid,
                 self.rows_of(chunk), k, d))  # fmt: skip
@@ -49,7 +49,7 @@ class CudaRelocation(DeviceBackend):
         (r, t, d), k = candidates.shape, nearest.at.shape[1]
         device_candidates, cost_scale = to_device(candidates), self.device_grid.cost_scale
         loss, change = cupy.zeros((r, k, 3), np.int64), cupy.zeros((r, t, k + 1, 3), np.int64)
-        for chunk in self.chunks:
+        for chunk in self.pieces(r * t * d):
             self.launch("relocation.cu", "swap_gains", self.spread(r * chunk.n), (
                 chunk.X, chunk.weights, device_candidates, _arrays(nearest), loss, change, self.rows_of(chunk),
                 structs.Shape(r, k, d), t, cost_scale))  # fmt: skip

@@ -7,12 +7,14 @@ flags every POLL iterations.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cupy
 import numpy as np
 
+from gputabu.backend.cuda import shapes
 from gputabu.backend.cuda.memory import available
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
@@ -53,9 +55,7 @@ class CudaLoops(Loops):
             )
             return None
         search.allocate()
-        if search.block_bytes <= backend.shared_limit and not settings.monitor.timed:  # nothing ends a launch
-            return search.in_blocks()
-        return search.in_graph()
+        return search.in_blocks() if search.fits_a_launch else search.in_graph()
 
 
 class DeviceSearch:
@@ -77,15 +77,23 @@ class DeviceSearch:
         """Device memory of the state."""
         (r, k, d), columns = self.shape, self.limits.max_iter + 1
         trace = columns * (16 + 8 * k)
-        rows = 8 * k * (self.limits.capacity + self.backend.n_columns + 3 * d)
+        rows = 8 * k * (self.limits.capacity + self.backend.n_columns + 3 * d + 2)
         return r * (trace + rows + 8 * self.backend.points.n + columns)
 
     @property
     def block_bytes(self) -> int:
         """Shared memory that a whole search in one block needs."""
-        backend, (_, k, d) = self.backend, self.shape
-        sizes = {"n": backend.points.n, "k": k, "d": d, "columns": backend.n_columns}
-        return backend.shared_bytes("block_search.cu", "BLOCK_SEARCH_SHARED", **sizes)
+        points = self.backend.points
+        return shapes.block_search_bytes(points.n, self.shape, self.backend.n_columns, points.dtype)
+
+    @property
+    def fits_a_launch(self) -> bool:
+        """Whether a block can hold the search, and nobody need end it: no clock, no watchdog, no Ctrl-C for long."""
+        backend, iterations = self.backend, self.limits.max_iter + 1 + self.settings.rounds
+        if backend.watched or self.settings.monitor.timed:
+            return False
+        work = shapes.block_search_work(backend.points.n, self.shape, iterations, backend.blocks)
+        return work <= shapes.BLOCK_WORK and self.block_bytes <= backend.room("block_search.cu", "block_search")
 
     @property
     def doubt(self) -> Doubt:
@@ -118,13 +126,11 @@ class DeviceSearch:
         self.centers = cupy.asarray(np.ascontiguousarray(backend.rows(self.start)))
         self.centroids = cupy.empty((r, k, d), np.float64)
         self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
+        self.scratch = cupy.empty((r, 2, k), np.int64)
         self.fast = backend.empty_fast(r, k)
         backend.make_fast(self.centers, self.fast, backend.device_grid.offset, self.doubt)
         self._iteration()  # judges the start; compiles what the capture must not
-        stream = backend.stream
-        stream.begin_capture()
-        self._iteration()
-        graph = stream.end_capture()
+        stream, graph = backend.stream, self._captured()
         monitor = self.settings.monitor
         for iteration in range(1, self.limits.max_iter + 1):
             graph.launch(stream)
@@ -134,6 +140,18 @@ class DeviceSearch:
             if iteration % POLL == 0 and monitor.report_due():
                 self._report()
         return self._found(None)
+
+    def _captured(self) -> Any:
+        """An iteration as a graph. Whatever happens, the stream does not stay in capture: nobody could use it."""
+        stream = self.backend.stream
+        try:
+            stream.begin_capture()
+            self._iteration()
+            return stream.end_capture()
+        except BaseException:
+            with suppress(Exception):  # that the capture is broken is no news; the cause is
+                stream.end_capture()
+            raise
 
     def _iteration(self) -> None:
         backend, restarts, (r, k, d) = self.backend, self.restarts, self.shape
@@ -149,8 +167,7 @@ class DeviceSearch:
             done=restarts.done)  # fmt: skip
         backend.launch("iteration.cu", "step", (r,), (
             self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers, self.fast,
-            restarts, grid, doubt, self.limits, self.shape, n),
-            backend.shared_bytes("iteration.cu", "STEP_SHARED", k=k))  # fmt: skip
+            self.scratch, restarts, grid, doubt, self.limits, self.shape, n))  # fmt: skip
 
     def _report(self) -> None:
         """Tell how far the restarts are."""

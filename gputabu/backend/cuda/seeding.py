@@ -24,7 +24,7 @@ class CudaSeeding(DeviceBackend):
     @on_device
     def lower_sq_dist(self, seeds: np.ndarray, min_sq_dist: Any) -> None:
         device_seeds = to_device(seeds)
-        for chunk in self.chunks:
+        for chunk in self.pieces(len(seeds) * self.points.d):
             self.launch("seeding.cu", "lower_sq_dist", (len(seeds), *self.spread(chunk.n)), (
                 chunk.X, device_seeds, min_sq_dist, chunk.n, chunk.start, self.points.n, self.points.d))  # fmt: skip
 
@@ -37,7 +37,7 @@ class CudaSeeding(DeviceBackend):
         r, t, d = seeds.shape
         device_seeds, scale = to_device(seeds), cupy.asarray(power(shift))
         gains = cupy.zeros((r, t), np.int64)
-        for chunk in self.chunks:
+        for chunk in self.pieces(r * t * d):
             self.launch("seeding.cu", "seed_gains", (r * t, *self.spread(chunk.n)), (
                 chunk.X, chunk.weights, device_seeds, min_sq_dist, scale, gains, chunk.n, chunk.start,
                 self.points.n, d, t))  # fmt: skip
@@ -66,7 +66,7 @@ class CudaSeeding(DeviceBackend):
         """Potential of every tile of rows, (R, tiles) int64 on the host."""
         r, tiles = min_sq_dist.shape[0], -(-self.points.n // TILE)
         sums, scale = cupy.zeros((r, tiles), np.int64), cupy.asarray(power(shift))
-        for chunk in self.chunks:
+        for chunk in self.pieces(r):
             touched = (chunk.start + chunk.n - 1) // TILE - chunk.start // TILE + 1
             self.launch("seeding.cu", "potential", (r * touched,), (
                 min_sq_dist, chunk.weights, scale, sums, chunk.n, chunk.start, self.points.n, TILE, tiles))  # fmt: skip

@@ -1,6 +1,6 @@
 """A stand-in for CuPy that runs kernels on the CPU: the names of CuPy that the package uses, and no more."""
 
-from . import _hostcuda, cuda  # noqa: F401
+from . import _hostcuda, _profiles, cuda  # noqa: F401
 from ._array import ndarray
 from ._creation import (
     arange,

@@ -173,6 +173,11 @@ class Module:
                 self.entries[entry.name.decode()] = entry
             table += ctypes.sizeof(Entry)
 
+    @functools.cached_property
+    def static_bytes(self):
+        """Static shared memory of all kernels of the module, and so of any: a few bytes more than ptxas says."""
+        return self.shared_segment(next(iter(self.entries.values())))[1]
+
     def shared_segment(self, entry):
         """Start and size of the module's __shared__ variables, for this system thread."""
         start, size = ctypes.c_void_p(), ctypes.c_size_t()

@@ -26,10 +26,12 @@ class Settings:
         self.sanitize = number("SANITIZE", 0) > 0
         self.seed = number("SEED", 0)
         self.devices = number("DEVICES", 1)
+        self.device = os.environ.get("HOSTCUDA_DEVICE") or "plain"  # which of _profiles
         self.memory = number("MEMORY", 64 << 30)
         self.sparse = number("SPARSE", 1 << 30)  # arrays from here on are neither poisoned nor tracked
         self.pinned = number("PINNED", 1 << 40)  # bytes that the host lets be pinned
         self.driver = number("DRIVER", RUNTIME)
+        self.watchdog = number("WATCHDOG", 1 << 28)  # accesses in a launch, where the device has a watchdog
         self.fail_allocation = number("FAIL_ALLOC", 0)
         self.fail_launch = number("FAIL_LAUNCH", 0)
 
@@ -60,15 +62,7 @@ settings = Settings()
 counts = Counts()
 live = {}  # pointer -> (bytes, device) of every allocation that is not freed
 _known = set()  # pointers that were alive at the last reset
-attributes = {  # of every device; a test may change them
-    "MultiProcessorCount": 8, "WarpSize": 32, "MaxThreadsPerBlock": 1024, "MaxThreadsPerMultiProcessor": 1536,
-    "MaxBlockDimX": 1024, "MaxBlockDimY": 1024, "MaxBlockDimZ": 64,
-    "MaxGridDimX": 2**31 - 1, "MaxGridDimY": 65535, "MaxGridDimZ": 65535,
-    "MaxSharedMemoryPerBlock": 48 << 10, "MaxSharedMemoryPerBlockOptin": 99 << 10,
-    "MaxSharedMemoryPerMultiprocessor": 100 << 10, "MaxBlocksPerMultiprocessor": 16,
-    "MaxRegistersPerBlock": 65536, "MaxRegistersPerMultiprocessor": 65536, "L2CacheSize": 4 << 20,
-    "ComputeCapabilityMajor": 8, "ComputeCapabilityMinor": 6,
-}  # fmt: skip
+attributes = {}  # of every device, see _profiles; a test may change them
 
 
 _process = None  # who began to use CUDA
@@ -139,6 +133,13 @@ def set_check(on, global_races=False):
         mark_all_written()  # by kernels nobody watched
     settings.check, settings.global_races = on, on and global_races
     runtime().hostcuda_check_global_races(settings.global_races)
+
+
+def use_device(name):
+    """Be another device, one of _profiles; kernels must be loaded anew."""
+    from ._profiles import use
+
+    use(name)
 
 
 def fail_next(allocation=0, launch=0):

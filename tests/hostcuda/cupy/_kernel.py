@@ -4,7 +4,7 @@ import ctypes
 
 import numpy as np
 
-from . import _hostcuda
+from . import _hostcuda, _profiles
 from ._array import ndarray
 from ._compile import Module, lock, runtime
 from .cuda import device as _device
@@ -66,7 +66,6 @@ class RawKernel:
                  enable_cooperative_groups=False, jitify=None):  # fmt: skip
         self.code, self.name, self.options, self.backend = code, name, tuple(options), backend
         self._module = RawModule(code=code, options=self.options)
-        self._dynamic_limit = None
 
     def compile(self, log_stream=None):
         self._entry()
@@ -88,26 +87,29 @@ class RawKernel:
 
     @property
     def shared_size_bytes(self):
-        module, entry = self._entry()  # of all kernels of the module: an upper bound
-        return module.shared_segment(entry)[1]
+        return self._entry()[0].static_bytes
+
+    @property
+    def _function(self):
+        """CuPy keeps one function per source and device, whoever asks for it."""
+        return (self.code, self.options, self.name, _device.current())
 
     @property
     def max_dynamic_shared_size_bytes(self):
-        return _hostcuda.attributes["MaxSharedMemoryPerBlock"] if self._dynamic_limit is None else self._dynamic_limit
+        return _profiles.most_dynamic(self._function, self.shared_size_bytes)
 
     @max_dynamic_shared_size_bytes.setter
     def max_dynamic_shared_size_bytes(self, value):
-        if not 0 <= value <= _hostcuda.attributes["MaxSharedMemoryPerBlockOptin"]:
-            raise CUDADriverError(1)
-        self._dynamic_limit = int(value)
+        _profiles.ask_dynamic(self._function, self.shared_size_bytes, value)
 
     def __call__(self, grid, block, args, *, shared_mem=0, stream=None):
         limits = _hostcuda.attributes
         grid = _dimensions(grid, [limits[f"MaxGridDim{axis}"] for axis in "XYZ"])
         block = _dimensions(block, [limits[f"MaxBlockDim{axis}"] for axis in "XYZ"])
-        if np.prod(block) > limits["MaxThreadsPerBlock"] or not 0 <= shared_mem <= self.max_dynamic_shared_size_bytes:
+        if np.prod(block) > limits["MaxThreadsPerBlock"]:
             raise CUDADriverError(1)
         module, entry = self._entry()
+        _profiles.check_shared(self._function, self.shared_size_bytes, shared_mem)
         if len(args) != entry.count:
             raise TypeError(f"kernel {self.name} takes {entry.count} arguments, {len(args)} were given")
         uses = []
@@ -120,9 +122,10 @@ class RawKernel:
                         f"the launch on device {_device.current()}"
                     )
         packed = [pack(self.name, i, value, entry.arguments[i]) for i, value in enumerate(args)]
-        if _hostcuda.planned("fail_launch"):
-            raise CUDARuntimeError(719)
         stream = stream or get_current_stream()
+        if _hostcuda.planned("fail_launch"):
+            stream._break_capture()
+            raise CUDARuntimeError(719)
         _hostcuda.counts.launches += 0 if stream.is_capturing() else 1
         action = lambda: launch(self.name, module, entry, grid, block, packed, shared_mem)  # noqa: E731
         submit(action, stream, f"kernel {self.name}", uses)
@@ -134,6 +137,7 @@ def launch(name, module, entry, grid, block, packed, shared_mem):
     counts = (ctypes.c_uint64 * 4)()
     with lock:
         start, size = module.shared_segment(entry)
+        module.runtime.hostcuda_set_watchdog(ctypes.c_uint64(_profiles.longest_launch()))
         error = module.runtime.hostcuda_launch(
             ctypes.byref(entry), pointers, (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block),
             ctypes.c_size_t(shared_mem), start, ctypes.c_size_t(size), counts,

@@ -7,6 +7,7 @@ NAMES = {
     35: "cudaErrorInsufficientDriver: CUDA driver version is insufficient for CUDA runtime version",
     100: "cudaErrorNoDevice: no CUDA-capable device is detected",
     101: "cudaErrorInvalidDevice: invalid device ordinal",
+    401: "cudaErrorIllegalState: the operation cannot be performed in the present state",
     719: "cudaErrorLaunchFailure: unspecified launch failure",
     900: "cudaErrorStreamCaptureUnsupported: operation not permitted when stream is capturing",
     901: "cudaErrorStreamCaptureInvalidated: operation failed due to a previous error during capture",

@@ -16,8 +16,11 @@ _capturing = weakref.WeakSet()  # streams
 
 
 def refuse_in_capture():
-    """Allocations and synchronisations anywhere fail during a capture, as in the driver's global mode."""
-    if _capturing:
+    """Allocations and synchronisations fail in a thread that captures, as in the driver's mode for that."""
+    mine = [stream for stream in list(_capturing) if stream._capturer == threading.get_ident()]
+    for stream in mine:
+        stream._break_capture()
+    if mine:
         raise CUDARuntimeError(900)
 
 
@@ -27,6 +30,8 @@ def submit(action, stream=None, what="", uses=()):
     `uses` are the arrays that it needs, see `_order`. Returns the number of the operation; None if it is recorded.
     """
     stream = stream or get_current_stream()
+    if stream._broken:
+        raise CUDARuntimeError(901)
     if stream._recorded is not None:
         return stream._recorded.append((action, what, uses))
     number = _order.submitted(stream._key, what, uses)
@@ -71,7 +76,7 @@ class Stream:
     def __init__(self, null=False, non_blocking=False, ptds=False, priority=None):
         self.ptr = 0 if null else next(_pointers)
         self.device_id = _device.current()
-        self._recorded = None
+        self._recorded, self._broken = None, False
         self._before = []
         _streams[self.ptr] = self
         if not null:
@@ -105,18 +110,26 @@ class Stream:
     def begin_capture(self, mode=None):
         if self.ptr == 0 or self._recorded is not None:
             raise CUDARuntimeError(900)  # the null stream cannot be captured
-        self._recorded = []
+        self._recorded, self._capturer = [], threading.get_ident()
         _capturing.add(self)
 
     def end_capture(self):
-        recorded, self._recorded = self._recorded, None
+        (recorded, broken), (self._recorded, self._broken) = (self._recorded, self._broken), (None, False)
         if recorded is None:
-            raise CUDARuntimeError(901)
+            raise CUDARuntimeError(401)
         _capturing.discard(self)
+        if broken:
+            raise CUDARuntimeError(901)
         return Graph._from(recorded)
 
     def is_capturing(self):
+        if self._broken:  # as CuPy says it
+            raise RuntimeError("the stream was capturing, but an error has invalidated the capture sequence")
         return self._recorded is not None
+
+    def _break_capture(self):
+        """Whatever fails while a stream captures leaves nothing that could be replayed."""
+        self._broken = self._recorded is not None
 
     def record(self, event=None):
         event = event or Event()

@@ -1,0 +1,125 @@
+"""How large launches are: blocks, threads and shared memory, computed from sizes and the limits of a device alone.
+
+`room` is the dynamic shared memory that a block of the kernel can have: what the device allows, less what the kernel
+declares itself. Nothing here touches a device, so that tests can ask for every architecture.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from gputabu.backend.cuda.sources import shared_bytes
+from gputabu.backend.cuda.structs import Shape
+from gputabu.core.random import BLOCK
+
+#: Threads of a block, where nothing speaks for another number.
+THREADS = 256
+#: Coordinates up to which a point is held in registers.
+REGISTER_D = 32
+#: Points and centres that a block of assign_tiled has at a time, and coordinates.
+TILE, DEPTH = 64, 16
+#: Restarts that share one read of a point in the survey.
+GROUP = 8
+#: Multiply-adds in one launch where a watchdog ends long ones, after two seconds on Windows: a tenth of a second in
+#: float64 on a common card of a desktop.
+LAUNCH_WORK = 2**32
+#: Those in one block of a search in one launch, which nothing can interrupt: a few seconds.
+BLOCK_WORK = 2**34
+#: What the barriers of an iteration take in one block, counted as multiply-adds.
+ITERATION_WORK = 2**17
+
+
+class Form(NamedTuple):
+    """How a kernel is launched; the last two say which of its tables are in shared memory."""
+
+    grid: tuple[int, ...]
+    threads: int
+    shared: int
+    resident: bool
+    private: bool
+
+
+def assign_work(shape: Shape) -> int:
+    """Multiply-adds for a point, in `assign` or `assign_tiled`, which has whole tiles only."""
+    r, k, d = shape
+    return r * k * d if d <= REGISTER_D else r * (-(-k // TILE) * TILE) * (-(-d // DEPTH) * DEPTH)
+
+
+def assign_threads(d: int, real: np.dtype) -> int:
+    """Threads of a block of `assign`; fewer where a point takes many registers."""
+    return THREADS if d * real.itemsize <= 128 else THREADS // 2
+
+
+def _assign_bytes(shape: Shape, columns: int, real: np.dtype, resident: bool, private: bool) -> int:
+    sizes = {"r": shape.r, "k": shape.k, "D": shape.d, "columns": columns, "threads": assign_threads(shape.d, real)}
+    sizes |= {"resident": resident, "private_totals": private}
+    return shared_bytes("assign.cu", "ASSIGN_SHARED", real, sizes)
+
+
+def restarts_at_once(room: int, shape: Shape, columns: int, real: np.dtype) -> int:
+    """How many of R restarts one launch of `assign` can have: each needs a little shared memory."""
+    r = shape.r
+    while r > 1 and _assign_bytes(shape._replace(r=r), columns, real, False, False) > room:
+        r = -(-r // 2)
+    return r
+
+
+def assign(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:
+    """`assign`; `summed` if totals are wanted."""
+    threads = assign_threads(shape.d, real)
+    resident = _assign_bytes(shape, columns, real, True, False) <= room
+    private = summed and _assign_bytes(shape, columns, real, resident, True) <= room
+    shared = _assign_bytes(shape, columns, real, resident, private)
+    return Form((max(1, min(-(-n // threads), blocks)),), threads, shared, resident, private)
+
+
+def assign_tiled(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:
+    """`assign_tiled`, likewise; its centres are never resident."""
+    sizes = {"r": shape.r, "k": shape.k, "columns": columns, "private_totals": 1}
+    shared = shared_bytes("assign_tiled.cu", "ASSIGN_TILED_SHARED", real, sizes)
+    private = summed and shared <= room
+    return Form((max(1, min(-(-n // TILE), 4 * blocks)),), THREADS, private * shared, False, private)
+
+
+def survey_group(r: int) -> int:
+    """Restarts that share a read in a survey of R."""
+    return 1 if r == 1 else GROUP
+
+
+def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: bool) -> Form:
+    """`survey`; `keyed` if the best free points are wanted."""
+    (r, k, d), threads = shape, THREADS
+
+    def bytes_if(resident: bool, private: bool) -> int:
+        sizes = {"group": min(survey_group(r), r), "k": k, "d": d, "threads": threads}
+        sizes |= {"resident": resident, "private_keys": private}
+        return shared_bytes("survey.cu", "SURVEY_SHARED", real, sizes)
+
+    while bytes_if(False, False) > room:  # float64 where a block has 64 KiB, as on Turing
+        threads //= 2
+    private = keyed and bytes_if(False, True) <= room
+    resident = bytes_if(True, private) <= room
+    grid = (-(-r // survey_group(r)), max(1, min(-(-n // threads), blocks)))
+    return Form(grid, threads, bytes_if(resident, private), resident, private)
+
+
+def block_search_bytes(n: int, shape: Shape, columns: int, real: np.dtype) -> int:
+    """Shared memory that a whole search in one block needs."""
+    sizes = {"n": n, "k": shape.k, "d": shape.d, "columns": columns}
+    return shared_bytes("block_search.cu", "BLOCK_SEARCH_SHARED", real, sizes)
+
+
+def block_search_work(n: int, shape: Shape, iterations: int, blocks: int) -> int:
+    """Multiply-adds of a whole search in one launch, where `blocks` run side by side."""
+    return -(-shape.r // blocks) * iterations * (n * shape.k * shape.d + ITERATION_WORK)
+
+
+def try_labels(room: int, n: int, r: int, trials: int, k: int, columns: int, real: np.dtype, blocks: int) -> Form:
+    """`try_labels`: as many blocks for each restart, all in one axis."""
+    sizes = {"private_totals": 1, "trials": trials, "k": k, "columns": columns}
+    shared = shared_bytes("reassignment.cu", "TRIALS_SHARED", real, sizes)
+    private = shared <= room
+    each = max(1, min(-(-n // (BLOCK * THREADS)), -(-blocks // r)))
+    return Form((r * each,), THREADS, private * shared, False, private)
