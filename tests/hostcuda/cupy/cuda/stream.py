@@ -16,8 +16,8 @@ _capturing = weakref.WeakSet()  # streams
 
 
 def refuse_in_capture():
-    """Allocations and synchronisations anywhere fail during a capture, as in the driver's global mode."""
-    if _capturing:
+    """Allocations and synchronisations fail in the thread that captures. CuPy's mode leaves other threads alone."""
+    if any(stream._capturer == threading.get_ident() for stream in list(_capturing)):
         raise CUDARuntimeError(900)
 
 
@@ -88,7 +88,7 @@ class Stream:
     def begin_capture(self, mode=None):
         if self.ptr == 0 or self._recorded is not None:
             raise CUDARuntimeError(900)  # the null stream cannot be captured
-        self._recorded = []
+        self._recorded, self._capturer = [], threading.get_ident()
         _capturing.add(self)
 
     def end_capture(self):
