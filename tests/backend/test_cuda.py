@@ -174,7 +174,7 @@ def test_short_memory_halves_the_chunks_and_then_says_so(knobs):
         knobs.reset()
         knobs.fail_next(allocation=nth)
         same(quantized.search(X, 5, backend="cuda", **options), whole)
-    knobs.settings.memory = 100_000
+    knobs.settings.memory = 30_000
     with pytest.raises(MemoryError, match="Out of device memory on device 0"):
         quantized.search(X, 5, backend="cuda")
 

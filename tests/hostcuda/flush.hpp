@@ -6,13 +6,7 @@
 #pragma once
 
 namespace hostcuda {
-inline float flushed(float v) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &v, 4);
-    bits = bits & 0x7F800000u ? bits : bits & 0x80000000u;
-    __builtin_memcpy(&v, &bits, 4);
-    return v;
-}
+inline float flushed(float v) { return __builtin_fabsf(v) < 0x1p-126f ? __builtin_copysignf(0.0f, v) : v; }
 
 struct Float {
     float raw;  // as it is in memory

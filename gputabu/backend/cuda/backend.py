@@ -1,4 +1,4 @@
-"""The CUDA backend: labels, K-Means and the survey as raw kernels over device memory, with the bits of NumPy."""
+"""The CUDA backend: labels and K-Means as raw kernels over device memory, with the bits of NumPy."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from gputabu.backend.arithmetic.certified import floor, unit_for
 from gputabu.backend.arithmetic.constants import CUDA_DOUBT_TERMS, DOUBT_FACTOR, LIMB
 from gputabu.backend.arithmetic.fixed_point import power
-from gputabu.backend.arithmetic.keys import NO_KEY, NOBODY
-from gputabu.backend.contract import FAR, Assignment, SurveyPartial
+from gputabu.backend.arithmetic.keys import NO_KEY
+from gputabu.backend.contract import FAR, Assignment
 from gputabu.backend.cuda import shapes, structs
 from gputabu.backend.cuda.device import filled, on_device, to_device
 from gputabu.backend.cuda.hartigan import CudaHartigan
@@ -21,11 +21,12 @@ from gputabu.backend.cuda.relocation import CudaRelocation
 from gputabu.backend.cuda.search import CudaLoops
 from gputabu.backend.cuda.seeding import CudaSeeding
 from gputabu.backend.cuda.shapes import REGISTER_D, THREADS
+from gputabu.backend.cuda.tabu_argmin import CudaTabuArgmin
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
 
 
-class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
+class CudaBackend(CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
     """A data set on a GPU. See `gputabu.backend.contract.Backend` for what each pass promises."""
 
     name = "cuda"
@@ -73,14 +74,6 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         changed = cupy.zeros(r, np.int64)
         self._assign(centers, labels, totals, changed, self.device_grid, self.grid.offset)
         return Assignment(totals.get(), changed.get())
-
-    @on_device
-    def objective_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
-        costs, device_centers = cupy.zeros((len(centers), 3), np.int64), to_device(centers)
-        scale = float(power(LIMB - exponent))
-        for chunk in self.chunks:
-            self.launch_survey(chunk, device_centers, labels, costs, cost_scale=scale)
-        return costs.get().T
 
     @on_device
     def spreads_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
@@ -140,46 +133,6 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
         if self.points.on_device:
             return parts[0] if len(parts) == 1 else cupy.concatenate(parts)
         return found
-
-    # -- survey ------------------------------------------------------------------------------------
-
-    @on_device
-    def survey_partial(
-        self, centers: np.ndarray, labels: Any, tabu: np.ndarray, shared: bool, best: int
-    ) -> SurveyPartial:
-        r, k, _ = centers.shape
-        device_centers = to_device(centers)
-        stamps, age = cupy.zeros((r, self.points.n), np.int32), filled(r, np.int32(1))
-        inside = self._mark(labels, tabu, shared, stamps, age)
-        value, index = np.empty((r, k, best), np.uint64), np.empty((r, k, best), np.int64)
-        bar, limbs = None, None
-        for i in range(best):  # the runners-up by further surveys, each above the last
-            costs, keys = cupy.zeros((r, 3), np.int64), filled((r, k), NO_KEY)
-            for chunk in self.chunks:
-                self.launch_survey(chunk, device_centers, labels, costs, keys, stamps, age, bar)
-            found = keys.get()
-            value[..., i] = np.where(found == NO_KEY, NOBODY, found >> np.uint64(32))
-            index[..., i] = np.where(found == NO_KEY, -1, (found & np.uint64(0xFFFFFFFF)).astype(np.int64))
-            limbs = costs.get().T if limbs is None else limbs
-            bar = keys
-        assert limbs is not None
-        return SurveyPartial(limbs, value, index, inside)
-
-    def _mark(self, labels: Any, tabu: np.ndarray, shared: bool, stamps: Any, age: Any) -> np.ndarray:
-        """Stamp the points that tabu (R, K, L) forbids; which entries are inside their cluster, (R, K, L) bool."""
-        inside = np.zeros(tabu.shape, bool)
-        if not tabu.size:
-            return inside
-        (r, k, entries), n = tabu.shape, self.points.n
-        rows, owners = to_device(tabu), cupy.empty(tabu.shape, np.int32)
-        self.launch("labels.cu", "labels_of", self.spread(tabu.size), (
-            labels, rows, owners, n, r, tabu.size // r))  # fmt: skip
-        self.launch("labels.cu", "mark", self.spread(tabu.size), (
-            labels, rows, stamps, age, n, r, k, entries, shared))  # fmt: skip
-        inside = (owners.get() == np.arange(k)[:, None]) & (tabu >= 0)
-        if self.points.weights is not None:
-            inside &= self.points.weights_at(tabu) > 0
-        return inside
 
     def _labels_of(self, labels: Any, restart: int, rows: np.ndarray) -> np.ndarray:
         if len(rows) == 0:
@@ -254,18 +207,3 @@ class CudaBackend(CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
             form = shapes.assign(self.room("assign.cu", "assign", D=shape.d), *sizes)
             self.launch("assign.cu", "assign", form.grid, (*args, form.resident, form.private), form.shared,
                         form.threads, D=shape.d)  # fmt: skip
-
-    def launch_survey(
-        self, chunk: DeviceChunk, centers: Any, labels: Any, costs: Any, keys: Any = None, stamps: Any = None,
-        age: Any = None, bar: Any = None, done: Any = None, cost_scale: float | None = None,
-    ) -> None:  # fmt: skip
-        """Survey the points of a chunk: costs and, if they are given, keys. J is on the grid unless it has a scale."""
-        shape, real = structs.Shape(*centers.shape), self.points.dtype
-        group, grid = shapes.survey_group(shape.r), self.device_grid
-        room = self.room("survey.cu", "survey", RG=group)
-        for part in self.parts(chunk, shape.r * shape.d):
-            form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None)
-            self.launch("survey.cu", "survey", form.grid, (
-                part.X, part.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(part),
-                shape, grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, form.resident,
-                form.private), form.shared, form.threads, RG=group)  # fmt: skip

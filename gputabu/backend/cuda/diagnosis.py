@@ -28,7 +28,7 @@ def variants(widths: Sequence[int]) -> Iterator[Variant]:
     """Every source file in every form; `assign` has one for each number of coordinates, of which `widths`."""
     constants: dict[str, list[tuple[tuple[str, int], ...]]] = {
         "assign.cu": [(("D", d),) for d in widths if d <= REGISTER_D],
-        "survey.cu": [(("RG", 1),), (("RG", GROUP),)],
+        "tabu_argmin.cu": [(("RG", 1),), (("RG", GROUP),)],
     }
     for path in sorted(source_folder().glob("*.cu")):
         for defines in constants.get(path.name, [()]):

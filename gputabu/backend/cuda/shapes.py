@@ -95,7 +95,7 @@ def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: 
     def bytes_if(resident: bool, private: bool) -> int:
         sizes = {"group": min(survey_group(r), r), "k": k, "d": d, "threads": threads}
         sizes |= {"resident": resident, "private_keys": private}
-        return shared_bytes("survey.cu", "SURVEY_SHARED", real, sizes)
+        return shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
 
     while bytes_if(False, False) > room:  # float64 where a block has 64 KiB, as on Turing
         threads //= 2

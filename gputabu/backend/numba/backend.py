@@ -16,14 +16,14 @@ from gputabu.backend.numba.hartigan import NumbaHartigan
 from gputabu.backend.numba.kernels.assign import assign_rows
 from gputabu.backend.numba.relocation import NumbaRelocation
 from gputabu.backend.numba.restarts import NumbaLoops
-from gputabu.backend.numba.tabu_argmin import NumbaSurvey
+from gputabu.backend.numba.tabu_argmin import NumbaTabuArgmin
 from gputabu.backend.numba.tiling import block_arguments
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Block
 
 
-class NumbaBackend(NumbaSurvey, NumbaRelocation, NumbaHartigan, NumpyBackend):
+class NumbaBackend(NumbaTabuArgmin, NumbaRelocation, NumbaHartigan, NumpyBackend):
     """A data set on the host: labels and K-Means; seeding comes with relocation."""
 
     name = "numba"

@@ -11,11 +11,11 @@ from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.arithmetic.keys import Least
 from gputabu.backend.numba.kernels.tabu_argmin import survey_rows
 from gputabu.backend.numba.tiling import NumbaTiling, block_arguments
-from gputabu.backend.numpy.tabu_argmin import NumpySurvey
+from gputabu.backend.numpy.tabu_argmin import NumpyTabuArgmin
 from gputabu.data.points import Block
 
 
-class NumbaSurvey(NumbaTiling, NumpySurvey):
+class NumbaTabuArgmin(NumbaTiling, NumpyTabuArgmin):
     """The pass that J and the next means come from."""
 
     def costs_and_keys(

@@ -14,11 +14,11 @@ from gputabu.backend.contract import FAR, Assignment
 from gputabu.backend.numpy.hartigan import NumpyHartigan
 from gputabu.backend.numpy.reassignment import NumpyReassignment
 from gputabu.backend.numpy.relocation import NumpyRelocation
-from gputabu.backend.numpy.tabu_argmin import NumpySurvey
+from gputabu.backend.numpy.tabu_argmin import NumpyTabuArgmin
 from gputabu.backend.numpy.tiling import Task
 
 
-class NumpyBackend(NumpySurvey, NumpyRelocation, NumpyHartigan, NumpyReassignment):
+class NumpyBackend(NumpyTabuArgmin, NumpyRelocation, NumpyHartigan, NumpyReassignment):
     """A data set on the host: data, labels and K-Means; seeding comes with relocation."""
 
     name = "numpy"

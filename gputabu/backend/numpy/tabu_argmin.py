@@ -13,7 +13,7 @@ from gputabu.backend.contract import SurveyPartial
 from gputabu.backend.numpy.tiling import Task, TiledBackend
 
 
-class NumpySurvey(TiledBackend):
+class NumpyTabuArgmin(TiledBackend):
     """The pass that J and the next means come from."""
 
     def survey_partial(
