@@ -57,6 +57,7 @@ class DeviceBackend(BackendBase):
             streams = borrow_streams(self.device.id)
             self.stream, self.copies = streams
             self._return_streams = weakref.finalize(self, return_streams, self.device.id, streams)
+            self._return_streams.atexit = False  # by then CUDA may be gone
             self.stream.wait_event(before)  # whatever is still writing X
             attributes = self.device.attributes
             self.blocks = BLOCKS_PER_SM * attributes["MultiProcessorCount"]

@@ -1,6 +1,5 @@
 """cupy.cuda, as far as it is used."""
 
-from .. import _hostcuda
 from . import compiler, device, driver, memory, nvrtc, runtime, stream
 from .device import Device
 from .memory import Memory, MemoryPointer, MemoryPool, UnownedMemory, alloc_pinned_memory
@@ -14,4 +13,8 @@ __all__ = [
 
 
 def is_available():
-    return _hostcuda.settings.devices > 0
+    """CuPy also keeps the answer; it says no more than this of any error."""
+    try:
+        return runtime.getDeviceCount() > 0
+    except runtime.CUDARuntimeError:
+        return False
