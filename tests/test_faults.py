@@ -126,7 +126,7 @@ def test_any_size_of_device_memory_is_enough_or_said_to_be_too_small(planned):
 def test_kernels_that_do_not_compile(monkeypatch):
     from gputabu.backend.cuda import launch as kernels
 
-    kernels._function.cache_clear()
+    kernels.load.cache_clear()
     whole = kernels.source
     monkeypatch.setattr(kernels, "source", lambda file: whole(file) + "\nthis is no C++\n")
     monkeypatch.setattr(kernels, "signatures", kernels.signatures)

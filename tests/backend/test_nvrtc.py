@@ -1,5 +1,6 @@
 """Every kernel compiles for every architecture without spilling a byte; the table of them is complete."""
 
+import functools
 import importlib.util
 import json
 import pathlib
@@ -7,7 +8,9 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from conftest import GPU
 
 ROOT = pathlib.Path(__file__).parents[2]
 #: Architectures that get every form of every kernel; the others, kin of these, get fewer.
@@ -33,6 +36,33 @@ def test_compiles_without_spilling(arch):
     assert {usage["real"] for usage in usages} == {"float", "double"}
     spilling = [usage for usage in usages if usage["spilled"]]
     assert not spilling, "\n".join(map(str, spilling))
+    for usage in usages:  # registers come in units of 8 a thread; no block has more than 256 threads
+        assert -(-usage["registers"] // 8) * 8 * 256 <= 65536, usage
+    if GPU == "hostcuda":
+        for usage in usages:
+            check_static_shared(usage)
+
+
+def check_static_shared(usage) -> None:
+    """What hostcuda refuses a launch by is what ptxas says, or a little more: all kernels of a file count."""
+    text = (ROOT / "kernels" / usage["file"]).read_text()
+    found = static_shared(usage["file"], usage["real"], re.sub(r"D=\d+", "D=4", usage["defines"]))
+    assert usage["shared"] <= found, usage
+    if text.count("__global__") == 1 and usage["kernel"] != "fast_centers":  # whose header has more
+        assert found <= usage["shared"] + 16, usage
+
+
+@functools.cache
+def static_shared(file: str, real: str, defines: str) -> int:
+    import cupy
+
+    from gputabu.backend.cuda.launch import options
+    from gputabu.backend.cuda.sources import signatures, source
+
+    pairs = tuple((name, int(value)) for name, value in (word.split("=") for word in defines.split(", ") if word))
+    dtype = np.dtype(np.float32 if real == "float" else np.float64)
+    module = cupy.RawModule(code=source(file), options=options(dtype, pairs))
+    return module.get_function(next(iter(signatures(file)))).shared_size_bytes
 
 
 def kernels() -> list[str]:

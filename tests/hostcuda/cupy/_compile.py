@@ -175,8 +175,8 @@ class Module:
 
     @functools.cached_property
     def static_bytes(self):
-        """Static shared memory of all kernels of the module, and so of any: a few bytes more than ptxas says."""
-        return self.shared_segment(next(iter(self.entries.values())))[1]
+        """Static shared memory of all kernels of the module, so of any: as ptxas says, or a few bytes more."""
+        return -(-self.shared_segment(next(iter(self.entries.values())))[1] // 16) * 16
 
     def shared_segment(self, entry):
         """Start and size of the module's __shared__ variables, for this system thread."""

@@ -31,7 +31,7 @@ class Settings:
         self.sparse = number("SPARSE", 1 << 30)  # arrays from here on are neither poisoned nor tracked
         self.pinned = number("PINNED", 1 << 40)  # bytes that the host lets be pinned
         self.driver = number("DRIVER", RUNTIME)
-        self.watchdog = number("WATCHDOG", 1 << 28)  # accesses in a launch, where the device has a watchdog
+        self.watchdog = number("WATCHDOG", 1 << 34)  # accesses in a launch, where the device has a watchdog
         self.fail_allocation = number("FAIL_ALLOC", 0)
         self.fail_launch = number("FAIL_LAUNCH", 0)
 
