@@ -83,6 +83,7 @@ def test_watchdog_ends_long_launches(monkeypatch):
 
 def test_a_capture_can_fail_in_the_middle():
     a, stream = cupy.zeros(1, np.int32), cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.get_current_stream().synchronize()
 
     def count(times):
         run("count_up", (1,), (1,), a, np.int32(times), module=LIMITS)
@@ -102,6 +103,7 @@ def test_a_capture_can_fail_in_the_middle():
         count(2)
         graph = stream.end_capture()
         graph.launch(stream)
+        stream.synchronize()
     assert a.item() == 2
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -37,6 +38,9 @@ class Workers:
     def __enter__(self) -> Workers:
         with Interrupts() as late:  # Ctrl-C half-way would leave BLAS with one thread for good
             _BLAS.hold()
+            # Ctrl-C may still come before the caller's `with` has begun: then this object goes, and lets BLAS go.
+            self._release = weakref.finalize(self, _release, os.getpid())
+            self._release.atexit = False
         if late.asked:
             self.__exit__()
             raise KeyboardInterrupt
@@ -49,7 +53,7 @@ class Workers:
                     self._pool.shutdown()
                     self._pool = None
             finally:  # a second Ctrl-C may come here
-                _BLAS.release()
+                self._release()
         if late.asked:
             raise KeyboardInterrupt
 
@@ -149,3 +153,9 @@ def _controller() -> Any:
 
 
 _BLAS = _Blas()
+
+
+def _release(process: int) -> None:
+    """Let BLAS go, once for every hold; in a process that was forked nothing is held."""
+    if os.getpid() == process:
+        _BLAS.release()

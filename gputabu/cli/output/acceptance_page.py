@@ -59,7 +59,7 @@ def _cases(found: dict[str, Any]) -> Markup:
         badge = tag("td", tag("span", case["status"], class_=f"badge {BADGES[case['status']]}"))
         rows.append(row(case["group"], case["name"], badge, number(f"{case['seconds']:.1f} s"), case["detail"]))
     head = titles("group", "case", "result", "time", "what differs")
-    return scrolling("Cases", head, rows, class_="sources")
+    return scrolling("Cases", head, rows, class_="sources cases")
 
 
 def _speed(found: dict[str, Any]) -> Iterator[Markup]:
