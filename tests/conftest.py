@@ -65,7 +65,7 @@ def find_gpu() -> tuple[str | None, str]:
     sys.path.insert(0, str(HERE / "hostcuda"))
     return (
         "hostcuda",
-        "the CUDA backend is tested on the CPU by hostcuda, every access checked, on three devices in turn",
+        "the CUDA backend is tested on the CPU by hostcuda, every access checked, on three devices",
     )
 
 
@@ -80,16 +80,39 @@ BACKENDS = [
 ]
 
 
-#: Devices that hostcuda plays; a test has one of them, by its name, so that three do not take three times as long.
-#: HOSTCUDA_DEVICE=… gives all tests the same.
+#: Devices that hostcuda plays. A test runs on each of them; one that takes long, on one. HOSTCUDA_DEVICE=… gives all
+#: tests the same.
 DEVICES = ("t4", "a100", "small")
+DEVICE = pytest.StashKey[str]()
 
 
-def device_of(item: pytest.Item) -> str:
-    """The device of a test: as it is marked, or by its name."""
-    mark = item.get_closest_marker("device")
-    drawn = DEVICES[zlib.crc32(item.nodeid.encode()) % len(DEVICES)]
-    return os.environ.get("HOSTCUDA_DEVICE") or (mark.args[0] if mark else drawn)
+def on_devices(item: pytest.Item) -> list[pytest.Item]:
+    """The test on each device that it is for: all three, the one that it is marked with, or one drawn by its name."""
+    if item.get_closest_marker("gpu") is None or GPU != "hostcuda":
+        return [item]
+    mark, alone = item.get_closest_marker("device"), item.get_closest_marker("one_device")
+    if chosen := os.environ.get("HOSTCUDA_DEVICE") or (mark and mark.args[0]):
+        item.stash[DEVICE] = chosen
+        return [item]
+    if alone or not isinstance(item, pytest.Function):
+        item.stash[DEVICE] = DEVICES[zlib.crc32(item.nodeid.encode()) % len(DEVICES)]
+        return [item]
+    return [copied(item, device) for device in DEVICES]
+
+
+def copied(item: pytest.Function, device: str) -> pytest.Item:
+    """The same test once more, for a device."""
+    name = f"{item.originalname}@{device}"
+    copy = pytest.Function.from_parent(
+        item.parent,
+        name=item.name.replace(item.originalname, name, 1),
+        callspec=getattr(item, "callspec", None),
+        callobj=item.obj,
+        fixtureinfo=item._fixtureinfo,
+        originalname=name,
+    )
+    copy.stash[DEVICE] = device
+    return copy
 
 
 def become(device: str) -> None:
@@ -121,6 +144,8 @@ def pytest_collection_modifyitems(config, items) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+    items[:] = [copy for item in items for copy in on_devices(item)]
+    items.sort(key=lambda item: item.stash.get(DEVICE, ""))  # another device loads all kernels anew
     if os.environ.get("MUTANT_UNDER_TEST"):  # one that notices is enough: first those that notice most, then the quick
         known = Path("mutmut-stats.json")  # not there while mutmut makes it
         took = json.loads(known.read_text())["duration_by_test"] if known.exists() else {}
@@ -191,7 +216,7 @@ def _visible_backends(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         "numba": chosen == "numba" or request.node.get_closest_marker("numba"),
     }
     if seen["cuda"] and GPU == "hostcuda":
-        device = device_of(request.node)
+        device = request.node.stash[DEVICE]
         print(f"hostcuda is a device of the profile {device}")  # shown where the test fails
         become(device)
     monkeypatch.setattr(gputabu.backend, "cuda_unusable", lambda: None if seen["cuda"] else "CuPy is not installed.")

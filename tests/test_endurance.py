@@ -78,6 +78,7 @@ def test_many_small_fits(backend):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(GPU != "hostcuda", reason="counts what only hostcuda does")
+@pytest.mark.one_device
 def test_many_small_fits_on_a_device():
     import cupy
 

@@ -66,6 +66,7 @@ def counted(control, search) -> tuple[int, int]:
 @hostcuda
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.one_device
 def test_a_launch_that_fails_is_raised_and_forgotten(name, planned):
     search = SEARCHES[name]
     expected = search(backend="numpy")
@@ -86,6 +87,7 @@ def test_a_launch_that_fails_is_raised_and_forgotten(name, planned):
 @hostcuda
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", SEARCHES)
+@pytest.mark.one_device
 def test_every_allocation_may_fail(name, planned):
     search = SEARCHES[name]
     expected = search(backend="numpy")
@@ -107,6 +109,7 @@ def test_every_allocation_may_fail(name, planned):
 
 @hostcuda
 @pytest.mark.gpu
+@pytest.mark.one_device
 def test_any_size_of_device_memory_is_enough_or_said_to_be_too_small(planned):
     expected = SEARCHES["QM-TS"](backend="numpy")
     draws = random.Random(0)

@@ -462,6 +462,7 @@ def results(X, weights, start, backend) -> list:
 
 @pytest.mark.trap(25)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.one_device
 def test_layout_changes_nothing_and_is_left_alone(dtype, backend, tmp_path):
     X = blobs(40, 3, 3, dtype=dtype)
     weights, start = np.random.default_rng(0).random(40), X[:3].copy()

@@ -43,6 +43,7 @@ def test_row_numbers_exceed_32_bits():
 
 @pytest.mark.gpu
 @pytest.mark.trap(2)
+@pytest.mark.one_device
 def test_only_the_long_axis_of_a_grid_grows(monkeypatch):
     """Along y and z a grid has at most 65 535 blocks: restarts, trials, clusters and features must not need more."""
     from gputabu.backend.cuda import launch as kernels
@@ -78,6 +79,7 @@ def test_more_draws_than_threads(backend):
 
 
 @pytest.mark.trap(6)
+@pytest.mark.one_device
 def test_counts_and_J_are_not_float32(backend, monkeypatch):
     """A float32 counter stops at 2^24; these points are more, all at distance 1 from their mean."""
     if backend == "cuda" and GPU == "hostcuda":  # every access is checked elsewhere, on fewer points

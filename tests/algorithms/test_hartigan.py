@@ -109,6 +109,7 @@ def test_ends_in_a_minimum(data, backend):
 
 @settings(max_examples=25)
 @given(data=st.data())
+@pytest.mark.one_device
 def test_equals_numpy(data, backend):
     """Whole descents and round by round."""
     X, _, weights, centers = draw_problem(data)
@@ -122,6 +123,7 @@ def test_equals_numpy(data, backend):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize(("n", "d", "k"), [(1500, 3, 5), (600, 33, 6)])
+@pytest.mark.one_device
 def test_more_points_than_a_block(n, d, k, weighted, dtype, backend):
     X = np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
     weights = np.random.default_rng(1).random(n) if weighted else None
@@ -142,6 +144,7 @@ def test_scales(scale, backend):
     assert after[0] < before[0]
 
 
+@pytest.mark.one_device
 def test_batches_and_chunks_change_nothing(backend):
     X = blobs(1001, 3, 5, dtype=np.float32)
     weights = np.random.default_rng(1).random(len(X))

@@ -115,6 +115,7 @@ def test_trace_is_J_after_every_iteration(backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("init", ["random", "k-means++"])
+@pytest.mark.one_device
 def test_batches_and_chunks_change_nothing(dtype, init, backend):
     X = blobs(1001, 3, 5, dtype=dtype)
     weights = np.random.default_rng(1).random(len(X))

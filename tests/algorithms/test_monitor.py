@@ -186,6 +186,7 @@ def test_select_k(method, iris):
     assert cut.interrupted and cut.table["n_clusters"].tolist() == [2, 3]
 
 
+@pytest.mark.one_device
 def test_a_target_ends_quantized_searches(iris, backend):
     run = partial(quantized.search, iris, 4, init="random", restarts=3, seed=1, backend=backend)
     plain, aimed = run(), run(target=60.0)

@@ -111,6 +111,7 @@ def test_more_neighbours_than_points_are_as_many_as_points(backend):
 
 
 @pytest.mark.parametrize("scope", ["cluster", "global"])
+@pytest.mark.one_device
 def test_equals_the_plain_search_on_iris(iris, scope, backend):
     X = np.rint(iris[::2] * 10)  # millimetres: integers, with many ties
     check_against_oracle(X, [0, 30, 60], backend, scope=scope, max_iter=45, patience=20)
@@ -125,6 +126,7 @@ def test_equals_the_plain_search_with_weights(backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("init", ["random", "k-means++"])
+@pytest.mark.one_device
 def test_a_batch_equals_single_runs(iris, dtype, init, backend):
     X = iris.astype(dtype)
     batch = quantized.search(X, 4, init=init, restarts=32, max_iter=60, seed=3, backend=backend)
@@ -141,6 +143,7 @@ def test_a_batch_equals_single_runs(iris, dtype, init, backend):
 
 
 @pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.one_device
 def test_a_batch_equals_single_runs_in_scope_global(iris, m, backend):
     """Restarts with the longest tabu rows may stop before the others."""
     options = {"init": "random", "scope": "global", "max_iter": 80, "patience": 12, "n_neighbors": m}
@@ -161,6 +164,7 @@ def test_points_of_weight_zero_do_not_come_back_as_means(scope, backend):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.one_device
 def test_chunks_change_nothing(dtype, weighted, m, backend):
     X = blobs(1103, 5, 6, dtype=dtype)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None

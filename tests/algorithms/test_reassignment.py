@@ -302,6 +302,7 @@ def test_estimator_without_refinement(iris, backend):
 @pytest.mark.gpu
 @settings(max_examples=25)
 @given(data=st.data())
+@pytest.mark.one_device
 def test_cuda_equals_numpy(data):
     X, k, weights, seed = draw_problem(data)
     options = {
@@ -344,6 +345,7 @@ extern "C" __global__ void words(word* out, word step, word purpose, word seed, 
 @pytest.mark.gpu
 @pytest.mark.skipif(GPU != "hostcuda", reason="changes what only hostcuda can: threads, memory")
 @pytest.mark.parametrize("k", [3, 60])
+@pytest.mark.one_device
 def test_cuda_under_stress(k):
     """Any order of threads, no races, totals in shared memory or not, points that are streamed, no leak."""
     import gc

@@ -171,6 +171,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.one_device
 def test_equals_numpy(case, backend):
     X, k, more = CASES[case]
     options = {"restarts": 3, "max_iter": 40, "go_back": 7, "returns": 2, "seed": 9, "init": "random"} | more
@@ -186,6 +187,7 @@ def test_numba_pass_by_pass_equals_whole_searches(case):
     same(whole, relocation.search(X, k, restarts=2, max_iter=25, backend=passes, **more))
 
 
+@pytest.mark.one_device
 def test_a_batch_equals_single_runs(iris, backend):
     options = {"max_iter": 30, "patience": 12, "go_back": 5, "returns": 2, "seed": 3, "backend": backend}
     batch = relocation.search(iris, 5, restarts=6, **options)
@@ -199,6 +201,7 @@ def test_a_batch_equals_single_runs(iris, backend):
 
 
 @pytest.mark.parametrize("rows", [7, 500])
+@pytest.mark.one_device
 def test_chunks_change_nothing(rows, backend):
     X, weights = blobs(600, 3, 6), weighted(600)
     whole, cut = (Points.of(X, weights, chunk_rows=size) for size in (None, rows))
@@ -265,6 +268,7 @@ def test_time_may_be_over_at_any_look_at_the_clock(backend, monkeypatch):
         assert np.isfinite(found.inertias).all()
 
 
+@pytest.mark.one_device
 def test_best_never_rises_and_worse_is_moved_to(backend):
     found = relocation.search(blobs(300, 3, 8, seed=4), 20, restarts=3, max_iter=60, backend=backend)
     best = found.trace.best

@@ -41,6 +41,7 @@ def test_rows_of_weight_zero_are_not_among_the_rest(method, heavy, backend):
 
 
 @pytest.mark.parametrize("method", seeding.METHODS)
+@pytest.mark.one_device
 def test_restarts_are_addressed(method, backend):
     X = blobs(300, 3, 5)
     whole = starts(X, 6, method, backend, restarts=range(20), seed=9)

@@ -39,6 +39,7 @@ def in_pieces(request, monkeypatch, backend):
 @pytest.mark.trap(18)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("d", [1, 2, 3, 7, 15, 16, 17, 31, 33, 100, 129, 513])
+@pytest.mark.one_device
 def test_nearest_centres_are_canonical(d, dtype, backend):
     rng = np.random.default_rng(d)
     X = rng.normal(size=(70, d)).astype(dtype)
@@ -338,6 +339,7 @@ def test_a_numba_that_cannot_run_is_said_once_and_never_fallen_back_from(monkeyp
 
 
 @pytest.mark.trap(3)
+@pytest.mark.one_device
 def test_workspace_is_bounded(backend):
     """Never N×K: the labels and a few blocks are all that a pass needs."""
     import tracemalloc

@@ -34,6 +34,7 @@ def knobs():
 @pytest.mark.parametrize("restarts", [32, 3, 1])
 @settings(max_examples=7)
 @given(data=st.data())
+@pytest.mark.one_device
 def test_searches_equal_numpy(restarts, scope, data):
     X, k, weights, seed = draw_problem(data)
     options = {
@@ -50,6 +51,7 @@ def test_searches_equal_numpy(restarts, scope, data):
 
 @settings(max_examples=25)
 @given(data=st.data())
+@pytest.mark.one_device
 def test_kmeans_equals_numpy(data):
     X, k, weights, seed = draw_problem(data)
     options = {
@@ -116,6 +118,7 @@ def test_no_races_on_global_memory(way, knobs):
 
 
 @hostcuda
+@pytest.mark.one_device
 def test_nothing_leaks(way, knobs, iris):
     import gc
 
@@ -144,6 +147,7 @@ def test_single_moves_know_no_order_and_no_races(seed, knobs):
     ("name", "k"),
     [("iris", 3), ("glass", 6), ("bavaria1", 4), ("bavaria1", 5), ("cloud", 10), ("cloud", 25)],
 )
+@pytest.mark.one_device
 def test_the_papers_cases(paper_data, name, k):
     X = paper_data(name)
     options = {"restarts": 2, "init": "random", "max_iter": 60, "seed": 1}
@@ -152,6 +156,7 @@ def test_the_papers_cases(paper_data, name, k):
 
 @hostcuda
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.one_device
 def test_points_that_do_not_fit_are_streamed(knobs, weighted):
     X = blobs(20_000, 8, 5, dtype=np.float32)  # 640 kB
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
@@ -166,6 +171,7 @@ def test_points_that_do_not_fit_are_streamed(knobs, weighted):
 
 
 @hostcuda
+@pytest.mark.one_device
 def test_short_memory_halves_the_chunks_and_then_says_so(knobs):
     X = blobs(6_000, 8, 5, dtype=np.float32)
     options = {"restarts": 2, "max_iter": 3, "init": "random"}

@@ -96,6 +96,7 @@ def test_row_07_a_copy_that_was_broken_off_is_waited_for(monkeypatch):
             cupy.zeros(len(X) // 4, np.float64)
 
 
+@pytest.mark.one_device
 def test_row_07_streamed_searches_are_in_order(knobs, by_graph):
     """Wherever memory runs out, in passes and in searches."""
     whole = quantized.search(X, 5, backend="numpy", **OPTIONS)
@@ -108,6 +109,7 @@ def test_row_07_streamed_searches_are_in_order(knobs, by_graph):
 # -- 8: what is free -------------------------------------------------------------------------------
 
 
+@pytest.mark.one_device
 def test_row_08_a_second_fit_takes_the_same_way(knobs, by_graph, caplog):
     import cupy
 
@@ -127,6 +129,7 @@ def test_row_08_a_second_fit_takes_the_same_way(knobs, by_graph, caplog):
     assert not [text for text in caplog.messages if "streamed" in text or "pass by pass" in text]
 
 
+@pytest.mark.one_device
 def test_row_08_memory_is_let_go_with_the_fit():
     """Not when the collector comes by: the next fit needs it."""
     import gc
@@ -159,6 +162,7 @@ def test_row_08_a_limit_of_the_pool_is_kept():
         pool.set_limit(size=0)
 
 
+@pytest.mark.one_device
 def test_row_08_the_log_says_which_way_was_taken(knobs, by_graph, caplog):
     import cupy
 
@@ -175,6 +179,7 @@ def test_row_08_the_log_says_which_way_was_taken(knobs, by_graph, caplog):
 # -- 9: pinned memory ------------------------------------------------------------------------------
 
 
+@pytest.mark.one_device
 def test_row_09_pinned_memory_is_bounded(knobs):
     big = np.zeros((500_000, 64), np.float32)  # 128 MB, of which nothing is touched
     with open_backend(Points((big,)), "cuda") as opened:
@@ -197,6 +202,7 @@ def test_row_09_buffers_do_not_grow_with_the_device():
         assert 4 * opened.chunks.buffers[0].rows == points.BUFFER_BYTES == 1 << 27
 
 
+@pytest.mark.one_device
 def test_row_09_memory_that_cannot_be_pinned_is_done_without(knobs, caplog):
     caplog.set_level(logging.INFO, "gputabu")
     knobs.settings.pinned, knobs.settings.memory = 0, 320_000
@@ -205,6 +211,7 @@ def test_row_09_memory_that_cannot_be_pinned_is_done_without(knobs, caplog):
     assert [text for text in caplog.messages if "no host memory can be pinned" in text]
 
 
+@pytest.mark.one_device
 def test_row_09_large_arrays_go_through_small_buffers(knobs, monkeypatch):
     from gputabu.backend.cuda import memory
 
@@ -245,6 +252,7 @@ def test_row_10_room_is_made_when_the_work_has_let_go(knobs, monkeypatch):
     assert used == [before, before - X.nbytes + 2 * quarter]
 
 
+@pytest.mark.one_device
 def test_row_10_a_search_lets_go_of_the_points_that_make_room(knobs, by_graph, monkeypatch):
     from gputabu.backend.cuda.points import DevicePoints
 
@@ -302,6 +310,7 @@ def run(arguments, **environment):
 
 
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
+@pytest.mark.one_device
 def test_row_11_a_forked_process_knows_that_it_has_no_cuda(tmp_path, whose):
     (tmp_path / "forked.py").write_text(FORKED)
     auto, named, spawned_auto, spawned_named = run([tmp_path / "forked.py", whose])

@@ -87,6 +87,7 @@ def test_row_02_static_and_dynamic_shared_memory_count_together(device, dtype, k
 
 
 @pytest.mark.parametrize("device", ["plain", "small"])
+@pytest.mark.one_device
 def test_row_04_more_restarts_than_shared_memory_has_room_for(device, monkeypatch):
     from gputabu.backend.cuda import shapes
 
@@ -99,6 +100,7 @@ def test_row_04_more_restarts_than_shared_memory_has_room_for(device, monkeypatc
 
 
 @pytest.mark.parametrize("scope", ["cluster", "global"])
+@pytest.mark.one_device
 def test_row_05_thousands_of_clusters(scope):
     """`step` took 16·K bytes of shared memory: 51,200 here."""
     become("small")
@@ -148,6 +150,7 @@ def test_row_06_the_attribute_is_set_once_to_the_most(monkeypatch):
     ],
     ids=["quantized", "lloyd", "reassignment", "relocation", "tiled"],
 )
+@pytest.mark.one_device
 def test_row_13_launches_are_short_under_a_watchdog(run, options, n, d, work, knobs, monkeypatch):
     """A launch does no more than it may; without the bound, it does."""
     from gputabu.backend.cuda import shapes
@@ -164,6 +167,7 @@ def test_row_13_launches_are_short_under_a_watchdog(run, options, n, d, work, kn
 
 
 @pytest.mark.parametrize("device", ["small", "rtx5090", "t4"])
+@pytest.mark.one_device
 def test_row_13_whole_searches_in_one_launch(device, knobs, iris, monkeypatch):
     """Not under a watchdog, and not where Ctrl-C would wait for long."""
     from gputabu.backend.cuda.search import DeviceSearch
@@ -247,6 +251,7 @@ def test_row_14_ctrl_c_in_a_capture(iris, monkeypatch):
 # -- shapes of launches on every architecture ------------------------------------------------------
 
 
+@pytest.mark.one_device
 def test_launch_shapes_of_every_device():
     """Over a sweep of sizes: grid, threads and shared memory within the limits; nothing is launched."""
     import cupy
@@ -294,6 +299,39 @@ def forms_of(room, shape, columns, real, blocks, flag):
     name = f"survey{shapes.survey_group(shape.r)}"
     yield name, shapes.survey(room[name], n, shape, real, blocks, flag)
     yield "trials", shapes.try_labels(room["trials"], n, shape.r, 20, shape.k, columns, real, blocks)
+
+
+def test_whole_searches_are_launched_where_a_block_of_the_device_has_room():
+    """The same sweep for `block_search`: taken where it fits and nobody need end it, and on every device by someone."""
+    import cupy
+
+    from gputabu.backend.arithmetic.fixed_point import Totals
+    from gputabu.backend.cuda import launch
+    from gputabu.backend.cuda.search import DeviceSearch
+    from gputabu.backend.loops import QuantizedSettings
+
+    code = launch.source("block_search.cu")
+    taken = set()
+    for real, weighted in itertools.product(map(np.dtype, REALS), (False, True)):
+        fixed = cupy.RawModule(code=code, options=launch.options(real, ())).get_function("block_search")
+        for (name, limits), n, d, k in itertools.product(
+            cupy._profiles.PROFILES.items(), (2, 150, 1000, 6000, 2**32 - 1), (1, 4, 33, 784), (1, 3, 60, 7000)
+        ):
+            if k > n:
+                continue
+            room = limits["MaxSharedMemoryPerBlockOptin"] - fixed.shared_size_bytes
+            backend = SimpleNamespace(
+                points=SimpleNamespace(n=n, d=d, dtype=real), n_columns=Totals.columns(d, weighted), watched=False,
+                blocks=2 * limits["MultiProcessorCount"], room=lambda *_, room=room: room,
+            )  # fmt: skip
+            settings = QuantizedSettings(100, 25, -1.0, False, 10, SimpleNamespace(timed=False))
+            search = DeviceSearch(backend, None, np.zeros((3, k), np.int64), settings)
+            if search.fits_a_launch:
+                assert n * d * real.itemsize < search.block_bytes <= room
+                taken.add(name)
+            backend.watched = True
+            assert not search.fits_a_launch
+    assert taken == set(cupy._profiles.PROFILES)
 
 
 def test_blocks_of_loops_that_stride_fit_any_axis():

@@ -61,6 +61,7 @@ def test_scikit_learn_excuses_its_own_kmeans_from_the_same():
 @pytest.mark.parametrize("model", [*MODELS, BRIEF])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.one_device
 def test_what_is_stored_is_consistent(model, dtype, weighted, backend):
     X = blobs(400, 3, 5, dtype=dtype)
     weights = np.random.default_rng(0).random(len(X)) if weighted else None
@@ -178,6 +179,7 @@ def test_corners(model, backend):
 
 
 @pytest.mark.parametrize("model", [*MODELS, BRIEF])
+@pytest.mark.one_device
 def test_constant_features_and_wild_scales(model, backend):
     X = blobs(200, 3, 3)
     plain = model(3, random_state=0, backend=backend).fit(X)
