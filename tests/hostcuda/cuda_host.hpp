@@ -14,11 +14,44 @@
 #include <math.h>
 #include <stddef.h>
 
+namespace hostcuda {
+enum Kind : int { BARRIER, BARRIER_VOTE, SYNCWARP, SHUFFLE, VOTE };  // what a thread can wait at
+enum Access : int { READ = 1, WRITE = 2, VOLATILE = 4, ATOMIC = 7 };
+}
+#define HOSTCUDA_UNSEEN __attribute__((noinline, no_sanitize("thread"), no_sanitize("undefined")))
+#define HOSTCUDA_INLINE inline __attribute__((always_inline))  // the place of an access is in the kernel
+extern "C" void hostcuda_access_at(const void* address, size_t bytes, int access, const void* place);
+
+#ifdef __SANITIZE_THREAD__  // a checked build: a pair or four are copied by one access, not member by member
+template <int bytes> HOSTCUDA_UNSEEN void hostcuda_copy(void* to, const void* from) {
+    const void* place = __builtin_return_address(0);
+    hostcuda_access_at(from, bytes, hostcuda::READ, place), hostcuda_access_at(to, bytes, hostcuda::WRITE, place);
+    __builtin_memcpy(to, from, bytes);
+}
+#define HOSTCUDA_COPIED(name)                                                                                  \
+    HOSTCUDA_INLINE name(const name& from) { hostcuda_copy<sizeof(name)>(this, &from); }                       \
+    HOSTCUDA_INLINE name& operator=(const name& from) {                                                        \
+        hostcuda_copy<sizeof(name)>(this, &from);                                                              \
+        return *this;                                                                                          \
+    }
+#define HOSTCUDA_PAIR(T, name)                                                                                 \
+    constexpr name() : x(), y() {}                                                                             \
+    constexpr name(T x, T y) : x(x), y(y) {}                                                                   \
+    HOSTCUDA_COPIED(name)
+#define HOSTCUDA_FOUR(T, name)                                                                                 \
+    constexpr name() : x(), y(), z(), w() {}                                                                   \
+    constexpr name(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}                                             \
+    HOSTCUDA_COPIED(name)
+#else
+#define HOSTCUDA_PAIR(T, name)
+#define HOSTCUDA_FOUR(T, name)
+#endif
+
 #define HOSTCUDA_VECTOR(T, name, bytes2, bytes4)                                                               \
     struct name##1 { T x; };                                                                                   \
-    struct alignas(bytes2) name##2 { T x, y; };                                                                \
+    struct alignas(bytes2) name##2 { T x, y; HOSTCUDA_PAIR(T, name##2) };                                      \
     struct name##3 { T x, y, z; };                                                                             \
-    struct alignas(bytes4) name##4 { T x, y, z, w; };                                                          \
+    struct alignas(bytes4) name##4 { T x, y, z, w; HOSTCUDA_FOUR(T, name##4) };                                \
     inline name##1 make_##name##1(T x) { return {x}; }                                                         \
     inline name##2 make_##name##2(T x, T y) { return {x, y}; }                                                 \
     inline name##3 make_##name##3(T x, T y, T z) { return {x, y, z}; }                                         \
@@ -31,8 +64,7 @@ HOSTCUDA_VECTOR(int, int, 8, 16)
 HOSTCUDA_VECTOR(unsigned, uint, 8, 16)
 HOSTCUDA_VECTOR(long long, longlong, 16, 16)
 HOSTCUDA_VECTOR(unsigned long long, ulonglong, 16, 16)
-HOSTCUDA_VECTOR(float, float, 8, 16)
-HOSTCUDA_VECTOR(double, double, 16, 16)
+HOSTCUDA_VECTOR(double, double, 16, 16)  // of float: in flush.hpp
 
 struct dim3 {
     unsigned x, y, z;
@@ -41,10 +73,6 @@ struct dim3 {
 };
 
 // ---- what the runtime offers to kernels
-namespace hostcuda {
-enum Kind : int { BARRIER, BARRIER_VOTE, SYNCWARP, SHUFFLE, VOTE };  // what a thread can wait at
-enum Access : int { READ = 1, WRITE = 2, VOLATILE = 4, ATOMIC = 7 };
-}
 extern "C" {
 // "const": these do not change while one thread runs the kernel, so the compiler may ask once.
 uint3 hostcuda_thread_index() __attribute__((const));
@@ -67,11 +95,10 @@ int printf(const char* format, ...);
 constexpr int warpSize = 32;
 
 #ifdef __SANITIZE_THREAD__  // a checked build: accesses the compiler does not announce are announced here
-#define HOSTCUDA_SEE(p, n, how) hostcuda_access(p, n, how)
+#define HOSTCUDA_SEE(p, n, how) hostcuda_access_at(p, n, how, __builtin_return_address(0))  // in what is not inlined
 #else
 #define HOSTCUDA_SEE(p, n, how) ((void)0)
 #endif
-#define HOSTCUDA_UNSEEN __attribute__((noinline, no_sanitize("thread"), no_sanitize("undefined")))
 
 #define HOSTCUDA_LINE int line = __builtin_LINE()  // the caller's line: where a thread waits
 
@@ -137,7 +164,7 @@ template <class T, class F> HOSTCUDA_UNSEEN T hostcuda_atomic(T* p, F change) {
     return old;
 }
 #define HOSTCUDA_ATOMIC(T, name, expression)                                                                   \
-    inline T name(T* p, T v) { return hostcuda_atomic(p, [v](T old) -> T { return expression; }); }
+    HOSTCUDA_INLINE T name(T* p, T v) { return hostcuda_atomic(p, [v](T old) -> T { return expression; }); }
 #define HOSTCUDA_ATOMICS(T, U) /* U: where integer addition wraps */                                           \
     HOSTCUDA_ATOMIC(T, atomicAdd, (T)((U)old + (U)v))                                                          \
     HOSTCUDA_ATOMIC(T, atomicSub, (T)((U)old - (U)v))                                                          \
@@ -147,7 +174,7 @@ template <class T, class F> HOSTCUDA_UNSEEN T hostcuda_atomic(T* p, F change) {
     HOSTCUDA_ATOMIC(T, atomicAnd, old & v)                                                                     \
     HOSTCUDA_ATOMIC(T, atomicXor, old ^ v)                                                                     \
     HOSTCUDA_ATOMIC(T, atomicExch, ((void)old, v))                                                             \
-    inline T atomicCAS(T* p, T expected, T v) {                                                                \
+    HOSTCUDA_INLINE T atomicCAS(T* p, T expected, T v) {                                                       \
         return hostcuda_atomic(p, [expected, v](T old) { return old == expected ? v : old; });                 \
     }
 HOSTCUDA_ATOMICS(int, unsigned)
@@ -158,18 +185,18 @@ HOSTCUDA_ATOMIC(long long, atomicMax, old > v ? old : v)
 HOSTCUDA_ATOMIC(float, atomicAdd, old + v)
 HOSTCUDA_ATOMIC(double, atomicAdd, old + v)
 HOSTCUDA_ATOMIC(float, atomicExch, ((void)old, v))
-inline unsigned atomicInc(unsigned* p, unsigned v) {
+HOSTCUDA_INLINE unsigned atomicInc(unsigned* p, unsigned v) {
     return hostcuda_atomic(p, [v](unsigned old) { return old >= v ? 0u : old + 1; });
 }
-template <class T> inline T __ldg(const T* p) { return *p; }
+template <class T> HOSTCUDA_INLINE T __ldg(const T* p) { return *p; }
 
 // the compiler does not announce what these calls touch
 #ifdef __SANITIZE_THREAD__
-inline void* hostcuda_memcpy(void* to, const void* from, size_t n) {
+HOSTCUDA_INLINE void* hostcuda_memcpy(void* to, const void* from, size_t n) {
     hostcuda_access(from, n, hostcuda::READ), hostcuda_access(to, n, hostcuda::WRITE);
     return __builtin_memcpy(to, from, n);
 }
-inline void* hostcuda_memset(void* to, int value, size_t n) {
+HOSTCUDA_INLINE void* hostcuda_memset(void* to, int value, size_t n) {
     hostcuda_access(to, n, hostcuda::WRITE);
     return __builtin_memset(to, value, n);
 }

@@ -58,3 +58,4 @@ HOSTCUDA_KIND(Float, 'f')
 // A cast from double is cvt.rn.ftz.f32.f64, one to double cvt.ftz.f64.f32; both are Float's constructor and operator.
 #define __double2float_rn(v) hostcuda::Float(v)
 #define float hostcuda::Float
+HOSTCUDA_VECTOR(float, float, 8, 16)

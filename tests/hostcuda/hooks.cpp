@@ -177,15 +177,19 @@ void on_shared(bool dynamic, size_t offset, size_t size, size_t bytes, int acces
     touch_all(shared_cells[dynamic], offset, bytes, access, 0);
 }
 
-inline void on_access(const void* address, size_t bytes, int access) {
+// `place`: where the kernel does it
+inline void on_access(const void* address, size_t bytes, int access, const void* place) {
     const size_t global = (char*)address - arena, fixed = (char*)address - launch.static_shared,
                  dynamic = (char*)address - (dynamic_shared - REDZONE);
     if (!current || !bytes) return;
+    size_t offset = global;
     if (global < ARENA) on_global(global, bytes, access);
-    else if (fixed < launch.static_bytes) on_shared(false, fixed, launch.static_bytes, bytes, access);
+    else if ((offset = fixed) < launch.static_bytes) on_shared(false, fixed, launch.static_bytes, bytes, access);
     else if (dynamic < SHARED_LIMIT + 2 * REDZONE)
-        on_shared(true, dynamic - REDZONE, launch.dynamic_bytes, bytes, access);
-}  // anything else is a stack, a constant, or a variable of the runtime
+        on_shared(true, offset = dynamic - REDZONE, launch.dynamic_bytes, bytes, access);
+    else return;  // a stack, a constant, or a variable of the runtime
+    if (counting) count_requests(place, global >= ARENA, offset, bytes, access);
+}
 
 struct Place { const char* file; uint32_t line, column; };
 void undefined(const char* what, const Place* at) {
@@ -213,6 +217,7 @@ int hostcuda_start(char** arena_base, uint8_t** shadow_base) {
 }
 
 void hostcuda_check_global_races(int on) { global_races = on; }
+void hostcuda_count(int on) { counting = on; }
 void hostcuda_set_watchdog(uint64_t accesses) { watchdog = accesses; }
 
 // Poisoned memory between redzones. A sparse array is neither poisoned nor shadowed, so that an array beyond
@@ -262,21 +267,25 @@ int hostcuda_find(char* address, char** start, size_t* bytes, int* device) {
 }
 
 // ---- for kernels
-void hostcuda_access(const void* address, size_t bytes, int access) { on_access(address, bytes, access); }
+#define HERE __builtin_return_address(0)
+void hostcuda_access(const void* address, size_t bytes, int access) { on_access(address, bytes, access, HERE); }
+void hostcuda_access_at(const void* address, size_t bytes, int access, const void* place) {
+    on_access(address, bytes, access, place);
+}
 void hostcuda_fence() { launch.blocks.back().fenced_epoch = launch.epoch; }
 
 #define HOOKS(n)                                                                                               \
-    void __tsan_read##n(void* p) { on_access(p, n, READ); }                                                    \
-    void __tsan_write##n(void* p) { on_access(p, n, WRITE); }                                                  \
-    void __tsan_unaligned_read##n(void* p) { on_access(p, n, READ); }                                          \
-    void __tsan_unaligned_write##n(void* p) { on_access(p, n, WRITE); }                                        \
-    void __tsan_volatile_read##n(void* p) { on_access(p, n, READ | VOLATILE); }                                \
-    void __tsan_volatile_write##n(void* p) { on_access(p, n, WRITE | VOLATILE); }                              \
-    void __tsan_unaligned_volatile_read##n(void* p) { on_access(p, n, READ | VOLATILE); }                      \
-    void __tsan_unaligned_volatile_write##n(void* p) { on_access(p, n, WRITE | VOLATILE); }
+    void __tsan_read##n(void* p) { on_access(p, n, READ, HERE); }                                              \
+    void __tsan_write##n(void* p) { on_access(p, n, WRITE, HERE); }                                            \
+    void __tsan_unaligned_read##n(void* p) { on_access(p, n, READ, HERE); }                                    \
+    void __tsan_unaligned_write##n(void* p) { on_access(p, n, WRITE, HERE); }                                  \
+    void __tsan_volatile_read##n(void* p) { on_access(p, n, READ | VOLATILE, HERE); }                          \
+    void __tsan_volatile_write##n(void* p) { on_access(p, n, WRITE | VOLATILE, HERE); }                        \
+    void __tsan_unaligned_volatile_read##n(void* p) { on_access(p, n, READ | VOLATILE, HERE); }                \
+    void __tsan_unaligned_volatile_write##n(void* p) { on_access(p, n, WRITE | VOLATILE, HERE); }
 HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
-void __tsan_read_range(void* p, size_t bytes) { on_access(p, bytes, READ); }
-void __tsan_write_range(void* p, size_t bytes) { on_access(p, bytes, WRITE); }
+void __tsan_read_range(void* p, size_t bytes) { on_access(p, bytes, READ, HERE); }
+void __tsan_write_range(void* p, size_t bytes) { on_access(p, bytes, WRITE, HERE); }
 void __tsan_init() {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}

@@ -19,7 +19,7 @@ Context scheduler;
 FiberPool pool;
 std::vector<Thread*> runnable;
 size_t live, at_barrier;
-std::vector<unsigned> live_lanes, waiting_lanes;  // per warp
+std::vector<unsigned> live_lanes, waiting_lanes, paused_lanes;  // per warp
 uint64_t seed, launches, draws;
 
 const char* const KINDS[] = {"__syncthreads", "__syncthreads_count/and/or", "__syncwarp", "a shuffle", "a vote"};
@@ -72,6 +72,7 @@ void complete_barrier() {  // if every thread that has not returned is there
     }
     at_barrier = 0;
     launch.epoch++;
+    for (unsigned warp = 0; counting && warp < live_lanes.size(); warp++) lanes_together(warp);
 }
 
 void join_clocks(unsigned warp, unsigned lanes) {
@@ -95,6 +96,7 @@ void complete_warp(unsigned warp) {  // every group whose live lanes all wait at
         left &= ~group;
         if (group != (leader.mask & live_lanes[warp])) continue;
         if (leader.kind == SYNCWARP) join_clocks(warp, group);
+        if (counting && group == live_lanes[warp]) lanes_together(warp);
         for (unsigned i = 0; i < 32; i++) {
             if (!(group >> i & 1)) continue;
             const unsigned source = lane[i].source;  // a lane that takes no part gives an undefined value: poison
@@ -103,6 +105,22 @@ void complete_warp(unsigned warp) {  // every group whose live lanes all wait at
         }
         waiting_lanes[warp] &= ~group;
     }
+}
+
+// Paused lanes go on when no other lane of their warp can.
+void resume(unsigned warp) {
+    if (!paused_lanes[warp]) return;
+    unsigned passed = paused_lanes[warp];
+    for (unsigned i = warp * 32; i < warp * 32 + 32 && i < threads.size(); i++) {
+        const Thread& t = threads[i];
+        if (t.state == Thread::RUNNABLE) return;
+        const bool alone = t.state == Thread::WAITING && t.kind >= SYNCWARP && (live_lanes[warp] & ~t.mask);
+        if (alone) passed |= 1u << t.lane;  // it may go on before it meets the others
+    }
+    lanes_passed(warp, passed);
+    for (unsigned i = 0; i < 32; i++)
+        if (paused_lanes[warp] >> i & 1) wake(threads[warp * 32 + i]);
+    paused_lanes[warp] = 0;
 }
 
 // The body of every fiber: run the current thread, then any thread that has no fiber yet. A kernel without
@@ -116,6 +134,7 @@ void worker() {
         live_lanes[current->warp] &= ~(1u << current->lane);
         if (waiting_lanes[current->warp]) complete_warp(current->warp);
         complete_barrier();
+        resume(current->warp);
         pool.idle.push_back(self);
         leave(self->context);
     }
@@ -149,14 +168,16 @@ void run_block(uint64_t number) {
     memset(dynamic_shared, 0xFF, launch.dynamic_bytes);
     live = threads.size(), at_barrier = 0;
     live_lanes.assign((live + 31) / 32, 0), waiting_lanes.assign(live_lanes.size(), 0);
+    paused_lanes.assign(live_lanes.size(), 0);
     runnable.clear();
     for (Thread& t : threads) {
-        t.fiber = nullptr;
+        t.fiber = nullptr, t.steps = 0;
         live_lanes[t.warp] |= 1u << t.lane;
         wake(t);
     }
     leave(scheduler);  // comes back when no thread can go on
     if (launch.error.empty() && live) launch.error = stuck();
+    for (unsigned warp = 0; counting && warp < live_lanes.size(); warp++) lanes_together(warp);
 }
 
 void set_block_size(uint3 b) {
@@ -175,6 +196,14 @@ std::string name_of(uint3 v) {
     return "(" + std::to_string(v.x) + "," + std::to_string(v.y) + "," + std::to_string(v.z) + ")";
 }
 std::string name_of(const Thread& t) { return name_of(t.index); }
+
+void pace() {
+    Thread& t = *current;
+    t.state = Thread::PAUSED;
+    paused_lanes[t.warp] |= 1u << t.lane;
+    resume(t.warp);
+    leave(t.fiber->context);
+}
 
 void fail(const char* format, ...) {
     char text[1000];
@@ -213,6 +242,7 @@ unsigned long long hostcuda_collective(int kind, unsigned mask, unsigned long lo
         waiting_lanes[t.warp] |= 1u << t.lane;
         complete_warp(t.warp);
     }
+    resume(t.warp);
     leave(t.fiber->context);
     return t.result;
 }
@@ -237,7 +267,7 @@ void hostcuda_thread_local_segment(const void* code, char** start, size_t* bytes
     *start = query.start, *bytes = query.bytes;
 }
 
-// counts: loaded, stored, atomics, atomic_bytes. The message of an error, or null.
+// counts: loaded, stored, atomics, atomic_bytes, and the Counters. The message of an error, or null.
 const char* hostcuda_launch(const Kernel* kernel, void** arguments, const unsigned* grid, const unsigned* block,
                             size_t dynamic_bytes, char* static_shared, size_t static_bytes, uint64_t* counts) {
     static std::string message;
@@ -249,6 +279,7 @@ const char* hostcuda_launch(const Kernel* kernel, void** arguments, const unsign
     launch.epoch = launch.first_epoch = epoch;
     draws = seed * 0xd1342543de82ef95ull + ++launches;
     set_block_size(launch.block);
+    begin_requests();
     if (static_bytes > SHARED_LIMIT) launch.error = "the module has too many __shared__ variables for hostcuda";
     const uint64_t blocks = (uint64_t)grid[0] * grid[1] * grid[2];
     uint64_t step = draw() % blocks | 1, number = draw() % blocks;  // blocks in a shuffled order: by a stride
@@ -256,6 +287,7 @@ const char* hostcuda_launch(const Kernel* kernel, void** arguments, const unsign
     for (uint64_t i = 0; i < blocks && launch.error.empty(); i++, number = (number + step) % blocks) run_block(number);
     const uint64_t found[] = {launch.loaded, launch.stored, launch.atomics, launch.atomic_bytes};
     memcpy(counts, found, sizeof found);
+    memcpy(counts + 4, &counters, sizeof counters);
     current = nullptr;
     if (launch.error.empty()) return nullptr;
     pool.abandon(worker);

@@ -18,7 +18,7 @@ constexpr size_t SHARED_LIMIT = 256 << 10, REDZONE = 64 << 10;
 struct Thread {
     uint3 index;
     unsigned linear, warp, lane;
-    enum { RUNNABLE, WAITING, DONE } state;
+    enum { RUNNABLE, WAITING, PAUSED, DONE } state;
     Fiber* fiber;
     // where and for what it waits
     Kind kind;
@@ -27,6 +27,14 @@ struct Thread {
     unsigned long long value, result;
     // Which accesses of its warp's lanes this thread is ordered after: a vector clock that __syncwarp joins.
     uint32_t clock[32];
+    uint64_t steps;  // accesses, where requests are counted
+};
+
+// What warps ask of memory, see requests.cpp; in the order of Python's _hostcuda.REQUESTS.
+struct Counters {
+    uint64_t load_requests, load_sectors, load_least, store_requests, store_sectors, store_least, atomic_requests,
+        atomic_sectors, atomic_least, atomic_turns, atomic_worst, shared_requests, shared_wavefronts,
+        shared_atomic_requests, shared_atomic_turns, shared_atomic_worst, requests, active_lanes;
 };
 
 struct BlockRecord { uint64_t first_epoch, fenced_epoch, number; };
@@ -56,6 +64,13 @@ extern std::vector<Thread> threads;
 extern char* dynamic_shared;  // SHARED_LIMIT bytes between two redzones
 extern bool global_races;
 extern uint64_t watchdog;  // accesses after which a launch is ended
+extern bool counting;      // requests are counted
+extern Counters counters;  // of the launch
+void count_requests(const void* place, bool shared, uint64_t address, size_t bytes, int access);
+void begin_requests();                                   // a launch begins
+void lanes_together(unsigned warp);                      // at a barrier or a collective, or at their end
+void lanes_passed(unsigned warp, unsigned lanes);        // all others wait; these stand where they are
+void pace();                                             // the current lane waits for the others of its warp
 void forget_shared();  // a block begins: nothing is written in its shared memory
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));

@@ -15,17 +15,18 @@ from .cuda.compiler import CompileException
 
 HERE = pathlib.Path(__file__).parent.parent
 HEADER, FLUSH = HERE / "cuda_host.hpp", HERE / "flush.hpp"  # the second makes `float` a device's, so it is last
-RUNTIME = ("runtime.cpp", "hooks.cpp")
+RUNTIME = ("runtime.cpp", "hooks.cpp", "requests.cpp")
 # No contraction: the same bits as the device's _rn intrinsics. No GNU-unique symbols: two modules with the
 # same template would share its __shared__ variables. Bsymbolic: a kernel may be named like one of libc.
 FLAGS = ["-O2", "-ffp-contract=off", "-fPIC", "-shared", "-fno-gnu-unique", "-fno-strict-aliasing",
          "-Wl,-Bsymbolic", "-w"]  # fmt: skip
 # The sanitizers' instrumentation without their libraries (-nodefaultlibs): hooks.cpp answers. No
-# vectorisation and no loops made into memset, which would hide or merge accesses.
+# vectorisation and no loops made into memset, which would hide or merge accesses; no jump instead of a last call,
+# which would hide from where it comes.
 CHECKED = [
     "-fsanitize=thread,bounds,alignment,shift,signed-integer-overflow,integer-divide-by-zero,float-cast-overflow",
     "--param=tsan-distinguish-volatile=1", "--param=tsan-instrument-func-entry-exit=0", "-nodefaultlibs",
-    "-fno-tree-vectorize", "-fno-tree-loop-distribute-patterns",
+    "-fno-tree-vectorize", "-fno-tree-loop-distribute-patterns", "-fno-optimize-sibling-calls",
 ]  # fmt: skip
 SANITIZED = ["-g", "-fsanitize=address,undefined"]
 IGNORED = re.compile(  # NVRTC's options that mean nothing here
@@ -98,6 +99,7 @@ def runtime():
     library.arena, library.shadow = bases[0].value, bases[1].value
     library.hostcuda_set_seed(_hostcuda.settings.seed)
     library.hostcuda_check_global_races(_hostcuda.settings.global_races)
+    library.hostcuda_count(_hostcuda.settings.count)
     return library
 
 

@@ -12,6 +12,14 @@ class Violation(AssertionError):
 
 
 RUNTIME = 12090  # CUDA's version
+#: What warps ask of memory, in the order of state.hpp's Counters.
+REQUESTS = (
+    "load_requests", "load_sectors", "load_least", "store_requests", "store_sectors", "store_least",
+    "atomic_requests", "atomic_sectors", "atomic_least", "atomic_turns", "atomic_worst",
+    "shared_requests", "shared_wavefronts", "shared_atomic_requests", "shared_atomic_turns", "shared_atomic_worst",
+    "requests", "active_lanes",
+)  # fmt: skip
+BYTES = ("bytes_loaded", "bytes_stored", "atomics", "bytes_atomic")
 
 
 class Settings:
@@ -21,7 +29,8 @@ class Settings:
         def number(name, default):
             return int(os.environ.get(f"HOSTCUDA_{name}") or default)
 
-        self.check = number("CHECK", 0) > 0
+        self.count = number("COUNT", 0) > 0
+        self.check = number("CHECK", 0) > 0 or self.count
         self.global_races = number("CHECK_GLOBAL", 0) > 0
         self.sanitize = number("SANITIZE", 0) > 0
         self.seed = number("SEED", 0)
@@ -46,12 +55,15 @@ class Counts:
         self.pinned_bytes = 0  # at the most
         self.allocations = self.synchronisations = self.launches = self.graph_launches = 0
 
-    def kernel(self, name, loaded, stored, atomics=0, atomic_bytes=0):
-        found = self.kernels.setdefault(
-            name, {"launches": 0, "bytes_loaded": 0, "bytes_stored": 0, "atomics": 0, "bytes_atomic": 0}
-        )
-        for key, more in zip(found, (1, loaded, stored, atomics, atomic_bytes), strict=True):
-            found[key] += more
+    def kernel(self, name, *counted):
+        """Add one launch: its BYTES and REQUESTS, or the first of these."""
+        keys = (*BYTES, *REQUESTS) if settings.count else BYTES
+        found = self.kernels.setdefault(name, {})
+        for key in ("launches", *keys):
+            found.setdefault(key, 0)
+        found["launches"] += 1
+        for key, more in zip(keys, counted, strict=False):
+            found[key] = max(found[key], more) if key.endswith("worst") else found[key] + more
 
     def copy(self, direction, nbytes):
         self.copies[direction]["count"] += 1
@@ -133,6 +145,16 @@ def set_check(on, global_races=False):
         mark_all_written()  # by kernels nobody watched
     settings.check, settings.global_races = on, on and global_races
     runtime().hostcuda_check_global_races(settings.global_races)
+
+
+def set_count(on):
+    """Count what warps ask of memory, or stop. It takes the checks, and turns them on."""
+    from ._compile import runtime
+
+    if on and not settings.check:
+        set_check(True)
+    settings.count = on
+    runtime().hostcuda_count(on)
 
 
 def use_device(name):

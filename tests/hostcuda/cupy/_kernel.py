@@ -134,7 +134,7 @@ class RawKernel:
 def launch(name, module, entry, grid, block, packed, shared_mem):
     buffers = [ctypes.create_string_buffer(data + bytes(16), len(data) + 16) for data in packed]
     pointers = (ctypes.c_void_p * (len(buffers) + 1))(*map(ctypes.addressof, buffers))
-    counts = (ctypes.c_uint64 * 4)()
+    counts = (ctypes.c_uint64 * (len(_hostcuda.BYTES) + len(_hostcuda.REQUESTS)))()
     with lock:
         start, size = module.shared_segment(entry)
         module.runtime.hostcuda_set_watchdog(ctypes.c_uint64(_profiles.longest_launch()))
