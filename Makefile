@@ -7,7 +7,7 @@
 # make docs   the documentation as a site, into site/; a warning fails it
 # make bench  quality on the paper's cases (data through GPUTABU_DATA) and speed against scikit-learn
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
-# make counts        what an iteration on the GPU reads, launches, copies; counted on the CPU by hostcuda
+# make counts        what an iteration on the GPU reads, how coalesced, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
 # make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.

@@ -1,7 +1,8 @@
 """What a tabu iteration on the GPU reads, writes, launches, copies and waits for; counted, not timed.
 
 Run it on hostcuda (`make counts`), which counts what kernels and the host do. Two searches that differ only
-in their number of iterations are counted; the difference is what the further iterations took.
+in their number of iterations are counted; the difference is what the further iterations took. What a pass asks of
+memory, by sectors of 32 bytes, is the difference between more and fewer points.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import cupy
 import numpy as np
 from sklearn.datasets import load_iris
 
-from gputabu import quantized
+from gputabu import TabuKMeans, quantized
 
 D, K = 16, 32
 RESTARTS = (1, 8)
@@ -24,6 +25,10 @@ RESTARTS = (1, 8)
 EVENTS, BYTES = (16, 48), (2, 4)
 #: Points, more and fewer, that tell bytes per point from the rest. Both keep all blocks of hostcuda busy.
 MORE, FEWER = 6144, 4096
+#: (d, K) for which the sectors of each pass are counted; of the last, also by the search that relocates centres.
+SHAPES = ((2, 10), (16, 64), (8, 16))
+#: Sectors of a pass, by those of one that reads X once, and of each point 8 bytes more, all coalesced.
+SECTOR_LIMIT = 1.25
 
 
 def searched(X: np.ndarray, restarts: int, iterations: int) -> dict[str, int]:
@@ -56,11 +61,11 @@ def restless(n: int) -> np.ndarray:
     return np.random.default_rng(0).normal(size=(n, D)).astype(np.float32)
 
 
-def settled(n: int, d: int) -> np.ndarray:
-    """Tight clusters far apart, one for each of the first K points: none changes its own or is in doubt."""
+def settled(n: int, d: int, k: int = K) -> np.ndarray:
+    """Tight clusters far apart, one for each of the first k points: none changes its own or is in doubt."""
     rng = np.random.default_rng(0)
-    centers = np.arange(K)[:, None] * np.full(d, 100.0)
-    return (centers[np.arange(n) % K] + rng.normal(size=(n, d))).astype(np.float32)
+    centers = np.arange(k)[:, None] * np.full(d, 100.0)
+    return (centers[np.arange(n) % k] + rng.normal(size=(n, d))).astype(np.float32)
 
 
 def reads_of_x(restarts: int) -> float:
@@ -92,6 +97,48 @@ def iteration_bytes(n: int) -> float:
     return found
 
 
+def requests(n: int, d: int, k: int, relocated: bool) -> dict[str, dict[str, float]]:
+    """What the kernels of one iteration ask of memory: by kernel, in a launch."""
+    cupy._hostcuda.reset()
+    X = settled(n, d, k)
+    if relocated:
+        TabuKMeans(k, max_iter=1, random_state=0, backend="cuda").fit(X)
+    else:
+        start = {"init": np.arange(k), "restarts": 1, "max_iter": 1, "patience": 2}
+        quantized.search(X, k, **start, refine="centroid", backend="cuda")
+    kernels = cupy._hostcuda.stats()["kernels"].items()
+    return {
+        name: {key: value / each["launches"] for key, value in each.items()}
+        for name, each in kernels
+        if "requests" in each
+    }
+
+
+def coalescing() -> list[dict[str, Any]]:
+    """Of each pass over the points: what one more point adds, so that centres and tables are left out."""
+    cupy._hostcuda.set_count(True)
+    rows = []
+    for d, k in SHAPES:
+        more, fewer = (requests(n, d, k, (d, k) == SHAPES[-1]) for n in (MORE, FEWER))
+        for name in sorted(more.keys() & fewer.keys()):
+            added = {key: more[name][key] - fewer[name][key] for key in more[name]}
+            sectors, least = (
+                sum(added[f"{access}_{what}"] for access in ("load", "store", "atomic"))
+                for what in ("sectors", "least")
+            )
+            if 32 * sectors < (MORE - FEWER) * 2 * d:  # it does not read X
+                continue
+            perfect = (MORE - FEWER) * (4 * d + 8) / 32
+            whole = more[name]
+            shared = whole["shared_wavefronts"] / max(whole["shared_requests"], 1)
+            lanes = whole["active_lanes"] / whole["requests"]
+            rows.append({"kernel": name, "d": d, "k": k, "ratio": sectors / perfect, "requested": sectors / least,
+                         "wavefronts": shared, "lanes": lanes})  # fmt: skip
+    cupy._hostcuda.set_count(False)
+    cupy._hostcuda.set_check(False)
+    return rows
+
+
 def iris_counts() -> dict[str, int]:
     """Of 100 whole restarts on the paper's first data set."""
     cupy._hostcuda.reset()
@@ -106,6 +153,8 @@ def counted(n: int) -> dict[str, Any]:
         "byte_limit": 1.3 * (2 * n * D * 4 + 16 * n),
         "iteration": {str(r): iteration_counts(r) for r in RESTARTS},
         "iris": iris_counts(),
+        "coalescing": coalescing(),
+        "sector_limit": SECTOR_LIMIT,
     }
 
 
@@ -128,6 +177,18 @@ def show(found: dict[str, Any]) -> None:
     iris = found["iris"]
     total = iris["launches"] + iris["graph_launches"]
     print(f"\nIris, 100 whole restarts: {total} launches (limit 6), {iris['device_to_host']} copies to the host")
+    print("\nSectors of 32 bytes that a point adds to a pass, divided by those of a coalesced pass: (4·d + 8) / 32.")
+    print(
+        f"The limit for assign and survey is {found['sector_limit']}. By request: divided by the fewest that its",
+        end="",
+    )
+    print(
+        " bytes fit in.\nIn the whole pass: turns of the banks for a request to shared memory, and lanes at work in any request.\n"
+    )
+    print(f"{'kernel':16}{'d':>4}{'K':>5}{'ratio':>8}{'by request':>12}{'bank turns':>12}{'lanes':>8}")
+    for row in found["coalescing"]:
+        print(f"{row['kernel']:16}{row['d']:>4}{row['k']:>5}{row['ratio']:>8.2f}{row['requested']:>12.2f}", end="")
+        print(f"{row['wavefronts']:>12.2f}{row['lanes']:>8.1f}")
 
 
 def main() -> None:

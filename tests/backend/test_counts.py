@@ -50,3 +50,10 @@ def test_restarts_share_the_reads_of_x(found):
 
 def test_paper_sized_data_takes_few_launches(found):
     assert found["iris"]["launches"] + found["iris"]["graph_launches"] <= 6
+
+
+def test_passes_are_coalesced(found):
+    rows = {(row["kernel"], row["d"]): row["ratio"] for row in found["coalescing"]}
+    assert {("assign", 16), ("survey", 16)} <= rows.keys()
+    for (kernel, _), ratio in rows.items():
+        assert kernel not in ("assign", "survey") or 0.5 < ratio <= found["sector_limit"]
