@@ -67,6 +67,7 @@ class About:
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_contract.py", "test_seeding.py", "test_cuda.py"
 LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
+LOOPS = "test_loops.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
@@ -75,6 +76,8 @@ ABOUT = {
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
     "fast_centers": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
+    "lloyd_means": About("centroids of K-Means, their shift, fingerprints of the clusters", "R·K·d", "–", "–", LOOPS),
+    "lloyd_step": About("whether K-Means ends; its trace, fast form of the centres", "R·K·d", "–", "–", LOOPS),
     "survey": About("J, and per cluster the best free point", "N·R·d", "s·d·⌈R/8⌉ + 8R", "0", BACKEND),
     "block_search": About("whole restarts, one per block", "T·N·K·d per block", "s·d·R", "0", SEARCH),
     "try_labels": About("trial labellings: changes, fingerprints", "N·R·T", "4R + R·T·s·d of those that change",

@@ -3,11 +3,16 @@
 #pragma once
 #include "structs.cuh"
 
-// Means of the clusters (eq. 3): the same operations as fixed_point.Grid.centroids.
-__device__ double centroid(const idx* cluster, int d, int j, bool weighted, const Grid& grid, double fallback) {
-    const double weight = weighted
+// Weight of a cluster: the same operations as fixed_point.Grid.weights.
+__device__ __forceinline__ double weight_of(const idx* cluster, int d, bool weighted, const Grid& grid) {
+    return weighted
         ? __dadd_rn(from_limb(cluster[2 * d], grid.weight_high), from_limb(cluster[2 * d + 1], grid.weight_low))
         : __ll2double_rn(cluster[2 * d]);
+}
+
+// Means of the clusters (eq. 3): the same operations as fixed_point.Grid.centroids.
+__device__ double centroid(const idx* cluster, int d, int j, bool weighted, const Grid& grid, double fallback) {
+    const double weight = weight_of(cluster, d, weighted, grid);
     if (!(weight > 0.0)) return fallback;
     const double moment = __dadd_rn(from_limb(cluster[j], grid.high[j]), from_limb(cluster[d + j], grid.low[j]));
     return __dadd_rn(grid.offset[j], __ddiv_rn(moment, weight));

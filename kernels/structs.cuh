@@ -74,6 +74,26 @@ struct Limits {
     int shared;     // a tabu entry forbids its point in all clusters
 };
 
+// K-Means of R restarts between two iterations, and where its trace goes.
+struct Descents {
+    double* centers;  // (R, K, d)
+    double* means;    // (R, K, d) centroids, where the centres go next
+    double* sums;     // (R, 2, K) of each cluster: squared shift of its centre, and what it adds to the scatter between
+    word* marks;      // (R, K) fingerprints of the clusters
+    word* prints;     // (R, T) of all clusters together, after each iteration
+    int* done;        // (R) why it has ended (STOP_…), 0, or PAUSED where the host must make the next step
+    int* age;         // (R) iterations so far
+    double* current;  // (R, T + 1) J, or null
+    idx* moves;       // (R, T) points that changed cluster, or null
+};
+
+// When K-Means ends.
+struct DescentLimits {
+    double allowed;  // squared shift of all centres together at which to stop; 0 for never
+    double scatter;  // J of one cluster at the offset
+    int max_iter;    // T
+};
+
 // The two nearest centres of every point.
 struct NearestTwo {
     int* first;    // (R, pitch)

@@ -24,7 +24,7 @@ from gputabu.algorithms.seeding import Init
 from gputabu.algorithms.trace import TraceRecorder
 from gputabu.backend import BackendChoice, Devices, as_points
 from gputabu.backend.arithmetic.canonical import in_order
-from gputabu.backend.arithmetic.fixed_point import Totals, quantize
+from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.base import BackendBase
 from gputabu.backend.contract import Labels
 from gputabu.backend.loops import LloydRun, LloydSettings
@@ -249,7 +249,7 @@ def descend(
         labelled = state.centers
         cost, changed = step(backend, state, traced, monitor.every_iteration)
         settled = (changed == 0) | _came_back(state.totals, state.active, state.passed)
-        shift = in_order(in_order((state.centers - labelled) ** 2)) if tol else np.full(len(labelled), np.inf)
+        shift = in_order(in_order((state.centers - labelled) ** 2)) if allowed else np.full(len(labelled), np.inf)
         over = settled | (shift <= allowed)
         for i in np.flatnonzero(over):
             state.stops[state.active[i]] = Stop.CONVERGED if settled[i] else Stop.TOLERANCE
@@ -270,7 +270,9 @@ def step(backend: BackendBase, state: State, traced: bool, watched: bool) -> tup
     """One iteration: J (A,), NaN where nobody wants to know it, and how many points changed cluster (A,)."""
     done = backend.assign(state.centers, state.labels)  # eq. 4
     state.totals = state.totals + done.totals
-    moved = backend.grid.centroids(relocate(backend, state.centers, state.labels, state.totals), state.centers)  # eq. 3
+    moved = backend.grid.centroids(
+        backend.fill_empty(state.centers, state.labels, state.totals), state.centers
+    )  # eq. 3
     cost = _traced_inertia(backend, state.totals) if traced or watched else np.full(len(state.active), np.nan)
     if traced:
         if state.made == 0:
@@ -304,26 +306,6 @@ def _entries(passed: dict[tuple[int, int], None], count: int) -> np.ndarray:
 def _fingerprint(totals: np.ndarray) -> int:
     """64 bits that are the same in every process, as those of `hash` are not."""
     return int.from_bytes(hashlib.blake2b(totals.tobytes(), digest_size=8).digest())
-
-
-def relocate(backend: BackendBase, centers: np.ndarray, labels: Labels, totals: np.ndarray) -> np.ndarray:
-    """Give empty clusters the points farthest from their centres, one each, as scikit-learn does.
-
-    The point leaves the total of its old cluster; labels follow at the next assignment. centers (R, K, d) are
-    those the labels were made with. Returns the totals (R, K, C) to take the centroids of.
-    """
-    empty = Totals.counts(totals) == 0  # (R, K)
-    if not empty.any():
-        return totals
-    totals = totals.copy()
-    for r in np.flatnonzero(empty.any(axis=1)):
-        rows, owners = backend.farthest(centers[r], labels, int(r), int(empty[r].sum()))
-        weights = None if backend.points.weights is None else backend.points.weights_at(rows)
-        terms = np.concatenate(quantize(backend.rows(rows), weights, backend.grid), axis=1).astype(np.int64)
-        for k, owner, term in zip(np.flatnonzero(empty[r]), owners, terms, strict=False):
-            totals[r, owner] -= term
-            totals[r, k] = term
-    return totals
 
 
 def finish(

@@ -13,7 +13,15 @@ import numpy as np
 
 from gputabu.backend.arithmetic import rules
 from gputabu.backend.arithmetic.constants import KEY_BITS
-from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, check_span, from_limbs, spread_exponent
+from gputabu.backend.arithmetic.fixed_point import (
+    Bounds,
+    Grid,
+    Totals,
+    check_span,
+    from_limbs,
+    quantize,
+    spread_exponent,
+)
 from gputabu.backend.contract import Assignment, Backend, Labels, Moves, NearestTwo, TrialBatch
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
@@ -115,6 +123,31 @@ class BackendBase(Backend):
         scale = KEY_BITS - self._grid_around(centers).square
         found = self.farthest_partial(centers, labels, restart, count, scale)
         return found["row"], found["owner"]
+
+    def fill_empty(
+        self, centers: np.ndarray, labels: Labels, totals: np.ndarray, restarts: np.ndarray | None = None
+    ) -> np.ndarray:
+        """Give empty clusters the points farthest from their centres, one each, as scikit-learn does.
+
+        The point leaves the total of its old cluster; labels follow at the next assignment. centers (R, K, d) are
+        those the labels were made with. Returns the totals (R, K, C) to take the centroids of. `restarts` are those to
+        look at, all by default.
+        """
+        empty = Totals.counts(totals) == 0  # (R, K)
+        wanted = np.flatnonzero(empty.any(axis=1))
+        if restarts is not None:
+            wanted = np.intersect1d(wanted, restarts)
+        if len(wanted) == 0:
+            return totals
+        totals = totals.copy()
+        for r in wanted:
+            rows, owners = self.farthest(centers[r], labels, int(r), int(empty[r].sum()))
+            weights = None if self.points.weights is None else self.points.weights_at(rows)
+            terms = np.concatenate(quantize(self.rows(rows), weights, self.grid), axis=1).astype(np.int64)
+            for k, owner, term in zip(np.flatnonzero(empty[r]), owners, terms, strict=False):
+                totals[r, owner] -= term
+                totals[r, k] = term
+        return totals
 
     def closest(self, centers: np.ndarray) -> np.ndarray:
         """Row number of the point of positive weight nearest to each centre: (K, d) -> (K,) int64."""

@@ -87,7 +87,7 @@ def test_points_are_given_to_the_empty_clusters_of_every_restart(backend):
     with open_backend(Points.of(X), backend) as opened:
         labels = opened.blank_labels(2)
         totals = opened.assign(centers, labels).totals
-        given = lloyd.relocate(opened, centers, labels, totals)
+        given = opened.fill_empty(centers, labels, totals)
         means = opened.grid.centroids(given, centers)
     assert means[:, :, 0].tolist() == [[0.5, 5.0, 9.0], [0.5, 5.0, 9.0]]
     np.testing.assert_array_equal(given[0], totals[0])

@@ -11,7 +11,7 @@ import numpy as np
 
 from gputabu.backend.arithmetic.constants import LIMB, NOISE, ON_CENTER
 from gputabu.backend.cuda.sources import Parameter, dtype_of, layout, signatures, source, structs
-from gputabu.backend.cuda.structs import STOPS
+from gputabu.backend.cuda.structs import PAUSED, STOPS
 from gputabu.core.random import BLOCK, Purpose
 
 log = logging.getLogger("gputabu")
@@ -29,6 +29,7 @@ MACROS: dict[str, int | float] = {
     "TRIAL": int(Purpose.TRIAL),
     "PRINT": int(Purpose.PRINT),
     "EXPLAINERS": EXPLAINERS,
+    "PAUSED": PAUSED,
     **{f"STOP_{stop.name}": code for code, stop in enumerate(STOPS) if stop is not None},
 }
 

@@ -1,4 +1,4 @@
-"""The tabu search on the device: nothing is allocated and nothing waits for the host inside the loop.
+"""Loops on the device, and the tabu search, the first of them: nothing is allocated or waits for the host inside.
 
 Small data (all of it in the shared memory of a block): one launch runs every restart to its end. Otherwise one
 iteration (assign, prepare, survey, step) is captured as a graph and replayed; the host looks at the restarts' stop
@@ -7,18 +7,19 @@ flags every POLL iterations.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import cupy
 import numpy as np
 
 from gputabu.backend.cuda import shapes
+from gputabu.backend.cuda.graphs import captured
+from gputabu.backend.cuda.lloyd_loop import DeviceDescent
 from gputabu.backend.cuda.memory import available
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
-from gputabu.backend.loops import Loops, QuantizedRun, QuantizedSettings
+from gputabu.backend.loops import LloydRun, LloydSettings, Loops, QuantizedRun, QuantizedSettings
 from gputabu.core.log import log
 
 if TYPE_CHECKING:
@@ -41,21 +42,42 @@ class CudaLoops(Loops):
         return self.backend.run(partial(self._quantized, means, settings))
 
     def _quantized(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
-        backend = self.backend
-        chunks = backend.chunks.resident
-        if chunks is None or len(chunks) != 1:
+        chunk = self._chunk()
+        if chunk is None:
             return None
-        search = DeviceSearch(backend, chunks[0], means, settings)
-        free = available()
-        if search.bytes > STATE_SHARE * free:
-            log.info(
-                "the search runs pass by pass: its state takes %.1f MB, the device has %.1f MB free",
-                search.bytes / 2**20,
-                free / 2**20,
-            )
+        search = DeviceSearch(self.backend, chunk, means, settings)
+        if not self._has_room(search.bytes):
             return None
         search.allocate()
         return search.in_blocks() if search.fits_a_launch else search.in_graph()
+
+    def lloyd(self, centers: np.ndarray, settings: LloydSettings) -> LloydRun | None:
+        """None where K-Means needs the host: streamed points, or no room."""
+        return self.backend.run(partial(self._lloyd, centers, settings))
+
+    def _lloyd(self, centers: np.ndarray, settings: LloydSettings) -> LloydRun | None:
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        descent = DeviceDescent(self.backend, chunk, centers, settings)
+        return descent.run(POLL) if self._has_room(descent.bytes) else None
+
+    def _chunk(self) -> DeviceChunk | None:
+        """All points, if they are on the device in one piece."""
+        chunks = self.backend.chunks.resident
+        return None if chunks is None or len(chunks) != 1 else chunks[0]
+
+    def _has_room(self, size: int) -> bool:
+        """Whether the state of a search, in bytes, may stay on the device."""
+        free = available()
+        if size <= STATE_SHARE * free:
+            return True
+        log.info(
+            "the search runs pass by pass: its state takes %.1f MB, the device has %.1f MB free",
+            size / 2**20,
+            free / 2**20,
+        )
+        return False
 
 
 class DeviceSearch:
@@ -130,7 +152,7 @@ class DeviceSearch:
         self.fast = backend.empty_fast(r, k)
         backend.make_fast(self.centers, self.fast, backend.device_grid.offset, self.doubt)
         self._iteration()  # judges the start; compiles what the capture must not
-        stream, graph = backend.stream, self._captured()
+        stream, graph = backend.stream, captured(backend.stream, self._iteration)
         monitor = self.settings.monitor
         for iteration in range(1, self.limits.max_iter + 1):
             graph.launch(stream)
@@ -140,18 +162,6 @@ class DeviceSearch:
             if iteration % POLL == 0 and monitor.report_due():
                 self._report()
         return self._found(None)
-
-    def _captured(self) -> Any:
-        """An iteration as a graph. Whatever happens, the stream does not stay in capture: nobody could use it."""
-        stream = self.backend.stream
-        try:
-            stream.begin_capture()
-            self._iteration()
-            return stream.end_capture()
-        except BaseException:
-            with suppress(Exception):  # that the capture is broken is no news; the cause is
-                stream.end_capture()
-            raise
 
     def _iteration(self) -> None:
         backend, restarts, (r, k, d) = self.backend, self.restarts, self.shape

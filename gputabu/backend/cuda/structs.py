@@ -18,7 +18,16 @@ from gputabu.backend.cuda.memory import upload
 from gputabu.core.results import Stop
 
 #: What `Restarts.done` says of the end of a restart, by number; 0 where it goes on.
-STOPS: tuple[Stop | None, ...] = (None, Stop.PATIENCE, Stop.MAX_ITER, Stop.TARGET)
+STOPS: tuple[Stop | None, ...] = (
+    None,
+    Stop.PATIENCE,
+    Stop.MAX_ITER,
+    Stop.TARGET,
+    Stop.CONVERGED,
+    Stop.TOLERANCE,
+)
+#: What it says of a restart that waits for the host.
+PAUSED = len(STOPS)
 
 
 class Chunk(NamedTuple):
@@ -137,6 +146,28 @@ class Limits(NamedTuple):
     max_iter: int
     patience: int
     shared: bool
+
+
+class Descents(NamedTuple):
+    """The state of R restarts of K-Means, and their trace."""
+
+    centers: Any
+    means: Any
+    sums: Any
+    marks: Any
+    prints: Any
+    done: Any
+    age: Any
+    current: Any
+    moves: Any
+
+
+class DescentLimits(NamedTuple):
+    """When K-Means ends."""
+
+    allowed: float
+    scatter: float
+    max_iter: int
 
 
 class NearestTwo(NamedTuple):

@@ -227,7 +227,7 @@ def seen_before(totals, fingerprints, iteration):
 
 @inner
 def find_farthest(X, weights, centers, labels, totals, scale, farthest):
-    """The points that empty clusters are given, the farthest first, -1 for none: `lloyd.relocate`."""
+    """The points that empty clusters are given, the farthest first, -1 for none: `BackendBase.fill_empty`."""
     last, last_row = np.float32(np.inf), -1  # only points behind the last one given away are left
     for a in range(len(totals)):
         farthest[a] = -1

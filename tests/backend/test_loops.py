@@ -1,0 +1,131 @@
+"""Loops on the device against the passes on NumPy: the same bits, traces and stops, without the host in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import GPU, blobs
+
+from gputabu import Points, Stop
+from gputabu.algorithms import lloyd
+from gputabu.algorithms.monitor import Monitor
+from gputabu.backend import open_backend
+
+pytestmark = pytest.mark.gpu
+hostcuda = pytest.mark.skipif(GPU != "hostcuda", reason="counts what only hostcuda can")
+RNG = np.random.default_rng
+
+
+def starts(X, k, restarts, seed=0):
+    """(R, K, d) rows of X."""
+    return np.stack([X[RNG([seed, r]).permutation(len(X))[:k]] for r in range(restarts)]).astype(np.float64)
+
+
+def descended(X, weights, centers, backend, monitor=None, **options):
+    with open_backend(Points.of(X, weights), backend) as opened:
+        return lloyd.descend(opened, centers, monitor=monitor, **{"max_iter": 300, "traced": True, **options})
+
+
+def equal(found, expected):
+    assert found.stop == expected.stop
+    np.testing.assert_array_equal(found.centers, expected.centers)
+    for name in ("current", "best", "moves"):
+        np.testing.assert_array_equal(getattr(found.trace, name), getattr(expected.trace, name))
+
+
+@pytest.fixture
+def never_by_passes(monkeypatch):
+    """K-Means on the device must not ask for single passes, but for those of empty clusters."""
+    from gputabu.backend.cuda.backend import CudaBackend
+
+    def refused(*_, **__):
+        raise AssertionError("a pass for the host")
+
+    monkeypatch.setattr(CudaBackend, "assign", refused)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_k_means(never_by_passes, dtype, weighted, restarts):
+    X = blobs(400, 3, 5, seed=3, dtype=dtype)
+    weights = RNG(0).random(len(X)) if weighted else None
+    centers = starts(X, 7, restarts)
+    for options in ({}, {"tol": 1e-2}, {"max_iter": 5}, {"max_iter": 1}):
+        expected = descended(X, weights, centers, "numpy", **options)
+        equal(descended(X, weights, centers, "cuda", **options), expected)
+    assert expected.stop == [Stop.MAX_ITER] * restarts
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_k_means_with_empty_clusters(never_by_passes, weighted):
+    """Some of the restarts have them, in several iterations, and centres that stay outside of the box."""
+    X = np.repeat(RNG(2).normal(size=(9, 2)), 4, axis=0)
+    weights = RNG(1).random(len(X)) * (np.arange(len(X)) % 5 > 0) if weighted else None
+    for centers in (starts(X, 12, 4), np.concatenate([starts(X, 6, 2), np.full((2, 2, 2), 1e3)], axis=1)):
+        equal(descended(X, weights, centers, "cuda"), descended(X, weights, centers, "numpy"))
+
+
+def test_k_means_of_ties_and_wide_points(never_by_passes):
+    grid = np.stack(np.meshgrid(np.arange(6.0), np.arange(6.0)), axis=-1).reshape(-1, 2)
+    wide = RNG(5).normal(size=(90, 40)).astype(np.float32)
+    for X in (grid, wide, np.zeros((5, 1))):
+        centers = starts(X, 4, 2)
+        for tol in (0.0, 1e-3):
+            equal(descended(X, None, centers, "cuda", tol=tol), descended(X, None, centers, "numpy", tol=tol))
+
+
+def test_k_means_without_a_trace_and_without_room(monkeypatch):
+    from gputabu.backend.cuda import search
+
+    X = blobs(300, 2, 4)
+    centers = starts(X, 5, 2)
+    expected = descended(X, None, centers, "numpy")
+    np.testing.assert_array_equal(descended(X, None, centers, "cuda", traced=False).centers, expected.centers)
+    monkeypatch.setattr(search, "STATE_SHARE", 0.0)
+    equal(descended(X, None, centers, "cuda"), expected)
+
+
+class Impatient(Monitor):
+    """Wants to stop at the n-th look, as after Ctrl-C."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self.looks = looks
+
+    def should_hurry(self):
+        self.looks -= 1
+        return self.looks <= 0
+
+
+@pytest.mark.parametrize(("looks", "made"), [(1, 1), (2, 17)])
+def test_k_means_ends_at_a_look(looks, made):
+    X = RNG(0).normal(size=(600, 4))
+    centers = starts(X, 20, 2)
+    found = descended(X, None, centers, "cuda", Impatient(looks))
+    expected = descended(X, None, centers, "numpy", max_iter=made)
+    assert found.stop == [Stop.MAX_TIME] * 2
+    np.testing.assert_array_equal(found.centers, expected.centers)
+    np.testing.assert_array_equal(found.trace.current, expected.trace.current)
+
+
+@hostcuda
+@pytest.mark.one_device
+def test_k_means_leaves_the_host_alone():
+    """At most one copy and one wait in 16 iterations, and no allocation behind the first."""
+    import cupy
+
+    X = np.linspace(0, 1, 1000, dtype=np.float32)[:, None]  # centres creep along
+    centers, counts = np.stack([X[:10], X[-10:]]).astype(np.float64), []
+    cupy._hostcuda.set_check(False)
+    try:
+        for iterations in (17, 49):
+            cupy._hostcuda.reset()
+            found = descended(X, None, centers, "cuda", max_iter=iterations)
+            assert found.stop == [Stop.MAX_ITER] * 2
+            stats = cupy._hostcuda.stats()
+            counts.append([stats["copies"]["device_to_host"]["count"], stats["synchronisations"], stats["allocations"]])
+    finally:
+        cupy._hostcuda.set_check(True)
+    copies, waits, allocations = np.subtract(counts[1], counts[0])
+    assert (copies, waits, allocations) == (2, 2, 0)
