@@ -179,8 +179,8 @@ def show(found: dict[str, Any]) -> None:
     print(f"\nIris, 100 whole restarts: {total} launches (limit 6), {iris['device_to_host']} copies to the host")
     print("\nSectors of 32 bytes that a point adds to a pass, divided by those of a coalesced pass: (4·d + 8) / 32.")
     print(f"The limit for assign and survey is {found['sector_limit']}.")
-    print("By request: divided by the fewest sectors that its bytes fit in. Of the whole pass: turns of the banks for a")
-    print("request to shared memory, and lanes at work in a request.\n")
+    print("By request: divided by the fewest sectors that its bytes fit in. Of the whole pass: turns of the banks")
+    print("for a request to shared memory, and lanes at work in a request.\n")
     print(f"{'kernel':16}{'d':>4}{'K':>5}{'ratio':>8}{'by request':>12}{'bank turns':>12}{'lanes':>8}")
     for row in found["coalescing"]:
         print(f"{row['kernel']:16}{row['d']:>4}{row['k']:>5}{row['ratio']:>8.2f}{row['requested']:>12.2f}", end="")
