@@ -9,6 +9,7 @@
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, how coalesced, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
+# make roofline      how long an iteration would take on a GPU: predicted from machine code, not measured
 # make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.
 
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test trust coverage mutants check format docs bench bench-quality counts kernel-table notebooks wheel clean
+.PHONY: demo test trust coverage mutants check format docs bench bench-quality counts kernel-table roofline notebooks wheel clean
 
 demo: $(READY)
 	$(BIN)/python benchmarks/demo.py --out demo
@@ -76,6 +77,9 @@ counts: $(READY)
 kernel-table: $(READY)
 	$(BIN)/python benchmarks/kernel_table.py --readme
 
+roofline: $(READY)
+	$(BIN)/python benchmarks/roofline.py
+
 notebooks: $(READY)
 	$(BIN)/python notebooks/sync.py
 
@@ -83,7 +87,7 @@ wheel: $(READY)
 	$(BIN)/python -m build --wheel
 
 clean:
-	rm -rf $(VENV) dist demo quality site docs/made mutants coverage.json .coverage .trust.json .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) dist demo quality site docs/made mutants coverage.json roofline.json .coverage .trust.json .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 
 $(VENV)/.cupy: $(READY)
 	-$(BIN)/python -m pip install --quiet --no-deps --target $(VENV)/cupy cupy-cuda12x cuda-pathfinder

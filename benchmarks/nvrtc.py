@@ -74,23 +74,34 @@ class Nvrtc:
         """Compile for a virtual architecture and return the PTX."""
         return self._compiled(text, file, options, "PTX")
 
+    def cubin_of(self, text: str, file: str, options: Sequence[str]) -> tuple[bytes, str]:
+        """Compile for real hardware and return the machine code, and what ptxas said."""
+        return self._made(text, file, options, "CUBIN", "ProgramLog")
+
     def _compiled(self, text: str, file: str, options: Sequence[str], wanted: str) -> str:
+        return self._made(text, file, options, wanted, "ProgramLog")[0].rstrip(b"\0").decode()
+
+    def _made(self, text: str, file: str, options: Sequence[str], wanted: str, log: str) -> tuple[bytes, str]:
         program = ctypes.c_void_p()
         self.call("nvrtcCreateProgram", ctypes.byref(program), text.encode(), file.encode(), 0, None, None)
         words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
         status = self.library.nvrtcCompileProgram(program, len(options), words)
-        wanted = "ProgramLog" if status else wanted
-        size = ctypes.c_size_t()
-        self.call(f"nvrtcGet{wanted}Size", program, ctypes.byref(size))
-        found = ctypes.create_string_buffer(size.value)
-        self.call(f"nvrtcGet{wanted}", program, found)
+        said = self._got(program, log).rstrip(b"\0").decode()
+        found = b"" if status else self._got(program, wanted)
         self.call("nvrtcDestroyProgram", ctypes.byref(program))
         if status:
-            raise RuntimeError(f"{file} {' '.join(options)} does not compile:\n{found.value.decode()}")
-        return found.value.decode()
+            raise RuntimeError(f"{file} {' '.join(options)} does not compile:\n{said}")
+        return found, said
+
+    def _got(self, program: ctypes.c_void_p, what: str) -> bytes:
+        size = ctypes.c_size_t()
+        self.call(f"nvrtcGet{what}Size", program, ctypes.byref(size))
+        found = ctypes.create_string_buffer(size.value)
+        self.call(f"nvrtcGet{what}", program, found)
+        return found.raw
 
 
-_ENTRY = re.compile(
+ENTRY = re.compile(
     r"Compiling entry function '(?P<kernel>\w+)'.*?(?P<stack>\d+) bytes stack frame, "
     r"(?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"
     r"Used (?P<registers>\d+) registers(?P<rest>[^\n]*)",
@@ -115,7 +126,7 @@ def compiled(nvrtc: Nvrtc, arch: int, widths: Sequence[int]) -> Iterator[Usage]:
             ]
             words = ", ".join(f"{name}={value}" for name, value in defines)
             log = nvrtc.log_of(source(file), file, options)
-            for entry in _ENTRY.finditer(log):
+            for entry in ENTRY.finditer(log):
                 shared = re.search(r"(\d+) bytes smem", entry["rest"])
                 yield Usage(
                     arch, file, entry["kernel"], real, words, int(entry["registers"]),

@@ -77,11 +77,11 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
             }
             int found = lead.found;
             const real bound = doubt[3 * s] + norm * (doubt[3 * s + 1] + norm * doubt[3 * s + 2]);
-            if (k > 1 && !(lead.second - lead.best > bound))  // also where one is not a number
+            if (k > 1 && !(lead.second - lead.best > bound))  // share: warp(doubt); also where one is not a number
                 found = nearest_canonical(x, centers + (idx)s * k * D, k, D);
             int* label = labels + s * chunk.pitch + chunk.start + i;
             const int old = fresh ? -1 : *label;
-            if (found == old) continue;
+            if (found == old) continue;  // beyond: warp(changed)
             *label = found;
             add_to(moves + s, 1);
             if (!totals) continue;

@@ -71,7 +71,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
             }
             __syncthreads();
             const int row = threadIdx.x;
-            if (row < TILE && base + row < n) {
+            if (row < TILE && base + row < n) {  // share: TILE / threads
                 const idx i = base + row;
                 Lead all = leads[row][0];
                 for (int t = 1; t < 16; ++t) {  // equal scores are in doubt: who leads does not matter then
@@ -80,7 +80,7 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
                 }
                 const real norm = sqrt(lengths[row]);
                 const real bound = doubt[3 * s] + norm * (doubt[3 * s + 1] + norm * doubt[3 * s + 2]);
-                if (k > 1 && !(all.second - all.best > bound))
+                if (k > 1 && !(all.second - all.best > bound))  // share: warp(doubt)
                     all.found = nearest_canonical(X + i * d, centers + (idx)s * k * d, k, d);
                 int* label = labels + s * chunk.pitch + chunk.start + i;
                 before[row] = fresh ? -1 : *label;
@@ -93,9 +93,9 @@ extern "C" __global__ void assign_tiled(const real* __restrict__ X, const double
             __syncthreads();
             if (!totals) continue;
             idx* clusters = sums + (idx)s * k * columns;
-            for (int p = threadIdx.x; p < TILE && base + p < n; p += blockDim.x) {
+            for (int p = threadIdx.x; p < TILE && base + p < n; p += blockDim.x) {  // trips: TILE / threads
                 const int old = before[p], found = after[p];
-                if (old == found) continue;
+                if (old == found) continue;  // beyond: warp(changed)
                 const idx i = base + p;
                 contribute(clusters + (idx)found * columns, X + i * d, d, weight, i, offset, scale, weight_scale, 1);
                 if (old >= 0)

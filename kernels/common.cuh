@@ -28,7 +28,7 @@ typedef unsigned long long word;
 __device__ __forceinline__ double widen(double v) { return v; }
 __device__ __forceinline__ double widen(float v) {
     const unsigned bits = __float_as_uint(v);
-    if ((bits & 0x7F800000u) != 0u || (bits & 0x007FFFFFu) == 0u) return (double)v;
+    if ((bits & 0x7F800000u) != 0u || (bits & 0x007FFFFFu) == 0u) return (double)v;  // beyond: 0
     const double magnitude = (double)(bits & 0x007FFFFFu) * 1.401298464324817e-45;  // 2^-149
     return (bits >> 31) ? -magnitude : magnitude;
 }
@@ -50,7 +50,7 @@ __device__ __forceinline__ void narrow(double v, float* out) { *out = __uint_as_
 // each coordinate errs by 3 * 2^-126: less than the relative error of distances above 1, and than the floor of others.
 __device__ __forceinline__ double relative(double x, double offset, double unit) { return (x - offset) * unit; }
 __device__ __forceinline__ float relative(float x, double offset, double unit) {
-    if (unit == 1.0) return x - (float)offset;
+    if (unit == 1.0) return x - (float)offset;  // beyond: 0
     return (float)((widen(x) - offset) * unit);
 }
 

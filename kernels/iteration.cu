@@ -10,6 +10,7 @@
 // stamps     (R, pitch)    in/out, = age where the survey may not choose the point
 // costs (R, 3), keys (R, K) out  cleared for the survey
 // restarts                 in   tabu rows, age, done
+// bytes: r * k * (8 * capacity + 48 * d + 16)
 // One thread per element of the longest array, striding. grid = (any), block = (any), no shared memory.
 extern "C" __global__ void prepare(const idx* __restrict__ totals, const double* __restrict__ centers,
                                    double* __restrict__ centroids, const int* __restrict__ labels,
@@ -40,6 +41,7 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
 // restarts                in/out  M_c becomes M_n
 // centers (R, K, d), fast out  of M_n, for the next assign
 // scratch      (R, 2, K)  not in shared memory: K may be in the thousands
+// bytes: r * k * (24 * d + 64)
 // Judges M_c and moves on. One block per restart: grid = (R), block = (any).
 extern "C" __global__ void step(const real* __restrict__ X, const double* __restrict__ weight,
                                 const int* __restrict__ labels, const idx* __restrict__ totals,

@@ -90,13 +90,13 @@ __device__ bool advance(const Restarts& me, const Limits& limits, double J, cons
         cut[a] = -1;
         if (keys[a] != NO_KEY) {
             next[a] = (idx)(keys[a] & 0xFFFFFFFFull);
-        } else if (totals[(idx)a * columns + columns - 1] > 0) {  // all members are tabu: the deletion rule
-            for (int l = me.length[a] - 1; l >= 0; --l) {
+        } else if (totals[(idx)a * columns + columns - 1] > 0) {  // share: 0; all members are tabu: the deletion rule
+            for (int l = me.length[a] - 1; l >= 0; --l) {  // trips: 1
                 const idx n = me.rows[(idx)a * limits.capacity + l];
                 if (labels[n] != a || (weight && weight[n] <= 0.0)) continue;
                 bool elsewhere = false;
-                for (int b = 0; limits.shared && b < k && !elsewhere; ++b)
-                    for (int m = 0; b != a && m < me.length[b] && !elsewhere; ++m)
+                for (int b = 0; limits.shared && b < k && !elsewhere; ++b)  // trips: shared * k
+                    for (int m = 0; b != a && m < me.length[b] && !elsewhere; ++m)  // trips: capacity / 2
                         elsewhere = me.rows[(idx)b * limits.capacity + m] == n;
                 if (elsewhere) continue;
                 next[a] = n;
@@ -110,7 +110,8 @@ __device__ bool advance(const Restarts& me, const Limits& limits, double J, cons
         idx* row = me.rows + (idx)a * limits.capacity;
         int size = cut[a] >= 0 ? (int)cut[a] : me.length[a];
         bool known = false;
-        for (int l = 0; l < size && !known; ++l) known = row[l] == me.means[a];
+        for (int l = 0; l < size && !known; ++l)  // trips: capacity / 2
+            known = row[l] == me.means[a];
         if (!known) row[size++] = me.means[a];
         me.length[a] = size;
         me.means[a] = next[a];
