@@ -15,8 +15,9 @@
 #include <stddef.h>
 
 namespace hostcuda {
-enum Kind : int { BARRIER, BARRIER_VOTE, SYNCWARP, SHUFFLE, VOTE };  // what a thread can wait at
+enum Kind : int { BARRIER, BARRIER_VOTE, SYNCWARP, SHUFFLE, VOTE, MMA };  // what a thread can wait at
 enum Access : int { READ = 1, WRITE = 2, VOLATILE = 4, ATOMIC = 7 };
+struct Fragments { unsigned a[4], b[2]; float sum[4]; };  // of one lane in mma.sync
 }
 #define HOSTCUDA_UNSEEN __attribute__((noinline, no_sanitize("thread"), no_sanitize("undefined")))
 #define HOSTCUDA_INLINE inline __attribute__((always_inline))  // the place of an access is in the kernel
@@ -84,6 +85,7 @@ void* hostcuda_dynamic_shared() __attribute__((const));
 unsigned long long hostcuda_collective(int kind, unsigned mask, unsigned long long value, int source, int line);
 void hostcuda_access(const void* address, size_t bytes, int access);
 void hostcuda_fence();
+unsigned hostcuda_halves(float low, float high);  // cvt.rn.f16x2.f32
 [[noreturn]] void hostcuda_trap(const char* what, int line);
 int printf(const char* format, ...);
 }
@@ -147,6 +149,16 @@ template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, in
 template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, HOSTCUDA_LINE) {
     const int lane = hostcuda_lane(), source = lane - (int)delta;
     return hostcuda_shuffle(mask, value, source >= (lane & -width) ? source : lane, line);
+}
+
+// mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32, by all lanes of a warp; the sum is computed in runtime.cpp.
+template <class F>
+inline void hostcuda_mma(F (&sum)[4], const uint4& a, unsigned b0, unsigned b1, HOSTCUDA_LINE) {
+    static_assert(sizeof(F) == 4, "sums are floats");
+    hostcuda::Fragments mine = {{a.x, a.y, a.z, a.w}, {b0, b1}, {}};
+    __builtin_memcpy(mine.sum, sum, sizeof sum);
+    hostcuda_collective(hostcuda::MMA, ~0u, (unsigned long long)&mine, 0, line);
+    __builtin_memcpy(sum, mine.sum, sizeof sum);
 }
 
 inline void __threadfence() { hostcuda_fence(); }

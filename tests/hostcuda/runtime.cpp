@@ -8,6 +8,7 @@
 #include <numeric>
 #include "state.hpp"
 #include "fibers.hpp"
+#include "mma.hpp"
 
 namespace hostcuda {
 Launch launch;
@@ -21,8 +22,10 @@ std::vector<Thread*> runnable;
 size_t live, at_barrier;
 std::vector<unsigned> live_lanes, waiting_lanes, paused_lanes;  // per warp
 uint64_t seed, launches, draws;
+int mma_mode;
 
-const char* const KINDS[] = {"__syncthreads", "__syncthreads_count/and/or", "__syncwarp", "a shuffle", "a vote"};
+const char* const KINDS[] = {"__syncthreads", "__syncthreads_count/and/or", "__syncwarp", "a shuffle",
+                             "a vote", "mma.sync"};
 
 uint64_t draw() {  // splitmix64
     uint64_t z = (draws += 0x9e3779b97f4a7c15ull);
@@ -97,6 +100,8 @@ void complete_warp(unsigned warp) {  // every group whose live lanes all wait at
         if (group != (leader.mask & live_lanes[warp])) continue;
         if (leader.kind == SYNCWARP) join_clocks(warp, group);
         if (counting && group == live_lanes[warp]) lanes_together(warp);
+        if (leader.kind == MMA && group != ~0u) fail("mma.sync, line %d: not all lanes are there", leader.line);
+        if (leader.kind == MMA) multiply(lane, mma_mode, draw);
         for (unsigned i = 0; i < 32; i++) {
             if (!(group >> i & 1)) continue;
             const unsigned source = lane[i].source;  // a lane that takes no part gives an undefined value: poison
@@ -247,6 +252,8 @@ unsigned long long hostcuda_collective(int kind, unsigned mask, unsigned long lo
     return t.result;
 }
 
+unsigned hostcuda_halves(float low, float high) { return half_bits(low) | half_bits(high) << 16; }
+void hostcuda_set_mma(int mode) { mma_mode = mode; }
 void hostcuda_set_seed(uint64_t value) { seed = value, launches = 0; }
 
 // The thread-local segment of the module that `code` belongs to, for the calling system thread.

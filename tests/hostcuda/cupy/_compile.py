@@ -81,7 +81,7 @@ def build(key, make):
 def runtime():
     """The fibers and hooks, loaded so that kernel modules find their functions."""
     sources = [HERE / name for name in RUNTIME]
-    texts = [path.read_text() for path in (*sources, HEADER, HERE / "state.hpp", HERE / "fibers.hpp")]
+    texts = [path.read_text() for path in (*sources, HEADER, HERE / "state.hpp", HERE / "fibers.hpp", HERE / "mma.hpp")]
 
     def make(path):
         command = [compiler(), "-std=c++17", "-O3", "-fPIC", "-shared", "-o", path, *sources]
@@ -98,6 +98,7 @@ def runtime():
         raise MemoryError("hostcuda cannot reserve its address range.")
     library.arena, library.shadow = bases[0].value, bases[1].value
     library.hostcuda_set_seed(_hostcuda.settings.seed)
+    library.hostcuda_set_mma(_hostcuda.settings.mma_error)
     library.hostcuda_check_global_races(_hostcuda.settings.global_races)
     library.hostcuda_count(_hostcuda.settings.count)
     return library

@@ -34,6 +34,7 @@ class Settings:
         self.global_races = number("CHECK_GLOBAL", 0) > 0
         self.sanitize = number("SANITIZE", 0) > 0
         self.seed = number("SEED", 0)
+        self.mma_error = number("MMA_ERROR", 0)  # 1: the worst that is allowed; 2: a wrong layout
         self.devices = number("DEVICES", 1)
         self.device = os.environ.get("HOSTCUDA_DEVICE") or "plain"  # which of _profiles
         self.memory = number("MEMORY", 64 << 30)
@@ -134,6 +135,14 @@ def set_seed(seed):
 
     settings.seed = seed
     runtime().hostcuda_set_seed(seed)
+
+
+def set_mma_error(mode):
+    """How mma.sync errs: 0 as a device does, 1 as much as the bound allows, 2 by a wrong layout of its fragments."""
+    from ._compile import runtime
+
+    settings.mma_error = mode
+    runtime().hostcuda_set_mma(mode)
 
 
 def set_check(on, global_races=False):

@@ -1,0 +1,41 @@
+// Tensor cores: products of halves (FP16) with sums in float, a 16×8 tile over 16 coordinates by a warp.
+//
+// Inline PTX is here alone; hostcuda has an emulation. Lane l has g = l / 4 and t = l % 4. Words of a fragment are two
+// halves that are neighbours in k, the lower k in the low half. Loads and the check at first use (tensor_check.cu) take
+// rows and columns from the functions below.
+#pragma once
+#include "structs.cuh"
+
+#define KAPPA 3.0      // a sum of n products errs by KAPPA * n * 2^-24 of the sum of their sizes: Volta's, the worst known
+#define MOST_HALF 32768.0f  // a norm up to which no coordinate overflows as a half
+
+__device__ __forceinline__ int row_of_a(int lane, int word) { return lane / 4 + 8 * (word & 1); }
+__device__ __forceinline__ int depth_of_a(int lane, int word) { return 2 * (lane % 4) + 8 * (word >> 1); }
+__device__ __forceinline__ int column_of_b(int lane) { return lane / 4; }
+__device__ __forceinline__ int depth_of_b(int lane, int word) { return 2 * (lane % 4) + 8 * word; }
+__device__ __forceinline__ int row_of_sum(int lane, int i) { return lane / 4 + 8 * (i >> 1); }
+__device__ __forceinline__ int column_of_sum(int lane, int i) { return 2 * (lane % 4) + (i & 1); }
+
+// Two floats rounded to halves.
+__device__ __forceinline__ unsigned halves_of(float low, float high) {
+#ifdef HOSTCUDA
+    return hostcuda_halves(low, high);
+#elif __CUDA_ARCH__ >= 800
+    unsigned both;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+#else
+    return 0;  // never launched there
+#endif
+}
+
+// sum += a b, by all lanes of a warp.
+__device__ __forceinline__ void multiply_add(float (&sum)[4], const uint4& a, unsigned b0, unsigned b1) {
+#ifdef HOSTCUDA
+    hostcuda_mma(sum, a, b0, b1);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+#endif
+}
