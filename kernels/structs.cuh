@@ -94,6 +94,18 @@ struct DescentLimits {
     int max_iter;    // T
 };
 
+// Single moves of R restarts between two rounds.
+struct SingleMoves {
+    idx* totals;      // (R, K, C)
+    double* centers;  // (R, K, d) their centroids
+    int* labels;      // (R, N)
+    double* mass;     // (R, 2, K) weights of the clusters: to leave, zero where a point would be alone; to enter
+    int* targets;     // (R, N) where a point is to move, or -1
+    idx* made;        // (R) moves so far
+    int* done;        // (R) why it has ended (STOP_…), or 0
+    int* age;         // (R) rounds so far
+};
+
 // The two nearest centres of every point.
 struct NearestTwo {
     int* first;    // (R, pitch)

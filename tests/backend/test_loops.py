@@ -7,7 +7,7 @@ import pytest
 from conftest import GPU, blobs
 
 from gputabu import Points, Stop
-from gputabu.algorithms import lloyd
+from gputabu.algorithms import hartigan, lloyd
 from gputabu.algorithms.monitor import Monitor
 from gputabu.backend import open_backend
 
@@ -129,3 +129,66 @@ def test_k_means_leaves_the_host_alone():
         cupy._hostcuda.set_check(True)
     copies, waits, allocations = np.subtract(counts[1], counts[0])
     assert (copies, waits, allocations) == (2, 2, 0)
+
+
+def moved(X, weights, centers, backend, monitor=None, max_rounds=hartigan.ROUNDS):
+    with open_backend(Points.of(X, weights), backend) as opened:
+        return hartigan.improve(opened, centers, monitor, max_rounds)
+
+
+def equal_moves(found, expected):
+    np.testing.assert_array_equal(found.moves, expected.moves)
+    np.testing.assert_array_equal(found.centers, expected.centers)
+
+
+@pytest.fixture
+def never_found_by_passes(monkeypatch):
+    from gputabu.backend.cuda.backend import CudaBackend
+
+    def refused(*_, **__):
+        raise AssertionError("a pass for the host")
+
+    monkeypatch.setattr(CudaBackend, "find_moves", refused)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_single_moves(never_found_by_passes, dtype, weighted):
+    X = blobs(300, 3, 5, seed=4, dtype=dtype)
+    weights = RNG(0).random(len(X)) * (np.arange(len(X)) % 7 > 0) if weighted else None
+    for restarts, rounds in ((1, 2), (3, hartigan.ROUNDS)):
+        centers = starts(X, 6, restarts)
+        expected = moved(X, weights, centers, "numpy", max_rounds=rounds)
+        equal_moves(moved(X, weights, centers, "cuda", max_rounds=rounds), expected)
+        assert expected.moves.all()
+
+
+def test_single_moves_of_ties_duplicates_and_empty_clusters(never_found_by_passes):
+    grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0)), axis=-1).reshape(-1, 2)
+    copies = np.repeat(RNG(2).normal(size=(6, 2)), 4, axis=0)
+    many = np.tile([[0.0], [2.0], [3.0]], (700, 1))  # more than a block looks at together
+    for X, k in ((grid, 5), (copies, 8), (many, 2)):
+        centers = starts(X, k, 2)
+        equal_moves(moved(X, None, centers, "cuda"), moved(X, None, centers, "numpy"))
+
+
+def test_single_moves_end_at_a_look():
+    X = RNG(0).normal(size=(300, 2))
+    centers = starts(X, 6, 2)
+    equal_moves(moved(X, None, centers, "cuda", Impatient(1)), moved(X, None, centers, "numpy", Impatient(1)))
+
+
+@hostcuda
+@pytest.mark.one_device
+def test_single_moves_leave_the_host_alone():
+    import cupy
+
+    X = np.linspace(0, 1, 300, dtype=np.float32)[:, None]
+    centers, counts = X[None, :8].astype(np.float64), []
+    for rounds in (17, 49):
+        cupy._hostcuda.reset()
+        moved(X, None, centers, "cuda", max_rounds=rounds)
+        stats = cupy._hostcuda.stats()
+        counts.append([stats["copies"]["device_to_host"]["count"], stats["synchronisations"], stats["allocations"]])
+    copies, waits, allocations = np.subtract(counts[1], counts[0])
+    assert (max(copies, waits) <= 2, allocations) == (True, 0)

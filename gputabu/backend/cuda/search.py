@@ -15,11 +15,20 @@ import numpy as np
 
 from gputabu.backend.cuda import shapes
 from gputabu.backend.cuda.graphs import captured
+from gputabu.backend.cuda.hartigan_loop import DeviceMoves
 from gputabu.backend.cuda.lloyd_loop import DeviceDescent
 from gputabu.backend.cuda.memory import available
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
-from gputabu.backend.loops import LloydRun, LloydSettings, Loops, QuantizedRun, QuantizedSettings
+from gputabu.backend.loops import (
+    HartiganRun,
+    HartiganSettings,
+    LloydRun,
+    LloydSettings,
+    Loops,
+    QuantizedRun,
+    QuantizedSettings,
+)
 from gputabu.core.log import log
 
 if TYPE_CHECKING:
@@ -61,6 +70,17 @@ class CudaLoops(Loops):
             return None
         descent = DeviceDescent(self.backend, chunk, centers, settings)
         return descent.run(POLL) if self._has_room(descent.bytes) else None
+
+    def hartigan(self, centers: np.ndarray, settings: HartiganSettings) -> HartiganRun | None:
+        """None where single moves need the host: streamed points, or no room."""
+        return self.backend.run(partial(self._hartigan, centers, settings))
+
+    def _hartigan(self, centers: np.ndarray, settings: HartiganSettings) -> HartiganRun | None:
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        moves = DeviceMoves(self.backend, chunk, centers, settings)
+        return moves.run(POLL) if self._has_room(moves.bytes) else None
 
     def _chunk(self) -> DeviceChunk | None:
         """All points, if they are on the device in one piece."""

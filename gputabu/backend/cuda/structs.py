@@ -170,6 +170,19 @@ class DescentLimits(NamedTuple):
     max_iter: int
 
 
+class SingleMoves(NamedTuple):
+    """The state of R descents by single moves."""
+
+    totals: Any
+    centers: Any
+    labels: Any
+    mass: Any
+    targets: Any
+    made: Any
+    done: Any
+    age: Any
+
+
 class NearestTwo(NamedTuple):
     """The arrays of `gputabu.backend.contract.NearestTwo`."""
 
