@@ -8,12 +8,15 @@ from gputabu.data import datasets
 from gputabu.data.points import Points
 from gputabu.data.sources import chunked
 from gputabu.estimators import KMeans, QuantizedTabuKMeans, TabuKMeans, TabuSearchClustering, load
+from gputabu.selection.proof.certificate import Certificate
+from gputabu.selection.proof.certify import certify
 from gputabu.selection.select_k import KSelection, select_k
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BackendUnavailable",
+    "Certificate",
     "Clustering",
     "KMeans",
     "KSelection",
@@ -24,6 +27,7 @@ __all__ = [
     "TabuKMeans",
     "TabuSearchClustering",
     "Trace",
+    "certify",
     "chunked",
     "datasets",
     "lloyd",

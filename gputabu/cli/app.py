@@ -116,6 +116,7 @@ def commands(
     \b
     gputabu fit data.csv -k 10 --out found     cluster a file
     gputabu predict found new.csv              label other rows by it
+    gputabu certify found data.csv             how far is J from the best possible?
     gputabu select-k data.csv --ks 2:12        how many clusters?
 
     Exit codes: 0 it worked; 1 the work failed; 2 an option or a file is not what it must be; 130 after Ctrl-C and

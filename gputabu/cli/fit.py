@@ -96,6 +96,7 @@ def fit(
     labels_format: Annotated[
         str | None, option("csv or npy. [default: npy for .npy and .npz, else csv]", metavar="NAME")
     ] = None,
+    certify: Annotated[bool, typer.Option("--certify", help="Prove how far J can be from the best; a minute.")] = False,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
     array: options.Array = None,
@@ -129,7 +130,9 @@ def fit(
     points = preprocessing.points(table)
     start = time.perf_counter()
     model.fit(points)
-    summary = FitSummary(table, preprocessing, points, model, time.perf_counter() - start, command(ctx))
+    seconds = time.perf_counter() - start
+    certificate = model.certify(points, progress=not quiet) if certify else None
+    summary = FitSummary(table, preprocessing, points, model, seconds, command(ctx), certificate)
     with Interrupts() as interrupts:  # results are always written; importing libraries for it cannot be interrupted
         message = UNWRITTEN if folder is None else write_files(summary, folder, labels_kind)
     if as_json:

@@ -30,6 +30,8 @@ from gputabu.data.points import Points, Shape
 from gputabu.data.sources import is_source
 from gputabu.estimators.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.estimators.storage import Storable
+from gputabu.selection.proof.certificate import Certificate
+from gputabu.selection.proof.certify import certify
 
 #: Labels counted at once.
 PIECE = 1 << 20
@@ -173,6 +175,24 @@ class Clusterer(
         with open_backend(self._points(X, sample_weight), self.backend, self.device) as backend:
             centers = self._centers()[None]
             return -float(backend.objective(centers, backend.label(centers))[0])
+
+    def certify(self, X: Any, sample_weight: Any = None, **options: Any) -> Certificate:
+        """Prove how far J of the clustering found can be above the best possible.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            What the model was fitted to.
+        sample_weight : array-like of shape (n_samples,), optional
+        **options
+            Of `gputabu.certify`, such as `max_time`.
+
+        Returns
+        -------
+        certificate : Certificate
+        """
+        check_is_fitted(self)
+        return certify(X, self, sample_weight=sample_weight, **options)
 
     def to_sklearn(self) -> sklearn.cluster.KMeans:
         """This clustering as a fitted `sklearn.cluster.KMeans`, for programs that need that class.

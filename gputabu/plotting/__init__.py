@@ -7,6 +7,7 @@ returns an animation, which `write` writes to a file.
 from gputabu.plotting.animation import animation, write
 from gputabu.plotting.clusters import clusters, silhouette, sizes
 from gputabu.plotting.comparison import boxes, selection
+from gputabu.plotting.proof import proof
 from gputabu.plotting.trace import trace
 
-__all__ = ["animation", "boxes", "clusters", "selection", "silhouette", "sizes", "trace", "write"]
+__all__ = ["animation", "boxes", "clusters", "proof", "selection", "silhouette", "sizes", "trace", "write"]

@@ -1,1 +1,1 @@
-"""The number of clusters: clusterings for several K, and criteria that choose among them."""
+"""Judging clusterings: criteria that choose among several K, and proofs of how good one is (`proof/`)."""

@@ -39,6 +39,7 @@ class FitSummary:
     model: Any
     seconds: float
     command: str  # the command line that repeats it
+    certificate: Any = None  # how far J can be from the best, if that was asked for
 
     @property
     def k(self) -> int:
@@ -95,6 +96,8 @@ class FitSummary:
         restarts = len(self.model.inertias_)
         facts["restarts"] = "1" if restarts == 1 else f"{restarts}; number {self.model.restart_} was the best"
         facts |= {"iterations": str(self.model.n_iter_), "stopped": str(self.model.stop_)}
+        if self.certificate is not None:
+            facts["proof"] = str(self.certificate)
         return facts | {"backend": self.model.backend_, "time": f"{self.seconds:.2f} s"}
 
     def text(self) -> str:
@@ -151,7 +154,7 @@ class FitSummary:
             "seconds": self.seconds,
             "sizes": self.sizes.tolist(),
             "centers": self.centers.tolist(),
-        }
+        } | ({} if self.certificate is None else {"certificate": self.certificate.plain()})
 
     def parameters(self) -> list[tuple[str, Any]]:
         """The parameters of the model that affect the result."""

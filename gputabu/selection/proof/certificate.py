@@ -1,0 +1,77 @@
+"""What a proof returns: a lower bound on J of all clusterings, beside J of the one that was found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Certificate:
+    """How far J of a clustering can be from the best possible.
+
+    Attributes
+    ----------
+    lower_bound : float
+        No clustering of these points into `n_clusters` clusters has a lower J. This holds in exact arithmetic.
+    inertia : float
+        J of the clustering, of `labels` if they are not None, with the centroids as centres.
+    gap : float
+        (inertia − lower_bound) / inertia, at least 0; 0.01 is one percent. The best possible J is lower than
+        `inertia` by at most this share.
+    optimal : bool
+        Whether the gap is at most `tolerance`.
+    tolerance : float
+    n_clusters : int
+    method : str
+        How the bound was computed.
+    seconds : float
+    stop : str
+        Why it ended.
+    history : (T, 3) float64
+        Seconds, bound and J whenever a bound was computed.
+    labels : (N,) int64 or None
+        A better clustering, if the proof came upon one.
+    """
+
+    lower_bound: float
+    inertia: float
+    gap: float
+    optimal: bool
+    tolerance: float
+    n_clusters: int
+    method: str
+    seconds: float
+    stop: str
+    history: np.ndarray
+    labels: np.ndarray | None
+
+    def __str__(self) -> str:
+        found = "" if self.labels is None else " A better clustering than the one given was found: see labels."
+        if self.inertia == 0:
+            return f"Proven optimal: J is 0.{found}"
+        percent = f"{100 * self.gap:.2g} %"
+        if self.optimal:
+            said = f"Proven optimal to {100 * self.tolerance:.2g} %: no clustering"
+        else:
+            said = f"At most {percent} above the best possible: no clustering"
+        return (
+            f"{said} into {self.n_clusters} has J below {self.lower_bound:.8g}, and this one has {self.inertia:.8g} "
+            f"(gap {percent}; {self.method}, {self.seconds:.1f} s).{found}"
+        )
+
+    def __repr__(self) -> str:
+        return f"<Certificate: {self}>"
+
+    def plain(self) -> dict[str, Any]:
+        """The numbers, for JSON."""
+        names = "lower_bound", "inertia", "gap", "optimal", "tolerance", "n_clusters", "method", "seconds", "stop"
+        return {name: getattr(self, name) for name in names} | {"better_clustering_found": self.labels is not None}
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw bound and J over time; see `gputabu.plotting.proof`."""
+        from gputabu import plotting
+
+        return plotting.proof(self, ax)
