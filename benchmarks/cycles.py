@@ -54,11 +54,16 @@ def compiled(text: str, file: str, options: tuple[str, ...], arch: int) -> dict[
     return found
 
 
+def macros(texts: Mapping[str, str]) -> dict[str, int]:
+    """What sources define as plain integers."""
+    found = (pair for text in texts.values() for pair in re.findall(r"^#define (\w+) (\d+)\b", text, re.MULTILINE))
+    return {name: int(value) for name, value in found}
+
+
 def _rolled(text: str, file: str, texts: Mapping[str, str], options: tuple[str, ...]) -> str:
     """A source in which no loop is unrolled whose trips are not constant, unless a pragma says so."""
-    macros = dict(re.findall(r"-D(\w+)=(\d+)(?= |$)", " ".join(options)))
-    macros |= {name: value for one in texts.values() for name, value in re.findall(r"#define (\w+) (\d+)\b", one)}
-    names = {name: int(value) for name, value in macros.items()}
+    given = re.findall(r"-D(\w+)=(\d+)(?= |$)", " ".join(options))
+    names = macros(texts) | {name: int(value) for name, value in given}
 
     def varies(loop: Statement) -> bool:
         above = texts[loop.file].splitlines()[loop.line - 2] if loop.line > 1 else ""

@@ -140,4 +140,16 @@ def _tabu(X: np.ndarray, k: int, restarts: int, iteration: Any) -> None:
         DeviceSearch._iteration, DeviceSearch.fits_a_launch = whole, fits
 
 
-RECORDERS: dict[str, Callable[..., None]] = {"tabu iteration": _tabu}
+def _k_means(X: np.ndarray, k: int, restarts: int, iteration: Any) -> None:
+    from gputabu import lloyd
+    from gputabu.backend.cuda.lloyd_loop import DeviceDescent
+
+    whole = DeviceDescent._iteration
+    DeviceDescent._iteration = lambda self: iteration(self.backend, lambda: whole(self))
+    try:
+        lloyd.run(X, k, init=X[:k], restarts=restarts, max_iter=64, backend="cuda")
+    finally:
+        DeviceDescent._iteration = whole
+
+
+RECORDERS: dict[str, Callable[..., None]] = {"tabu iteration": _tabu, "k-means iteration": _k_means}

@@ -18,7 +18,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "hostcuda"), str(ROOT)]  # hostcuda in CuPy's place: launches are recorded on it
 
-from cycles import compiled, load_of  # noqa: E402
+from cycles import compiled, load_of, macros  # noqa: E402
 from launches import RECORDERS, recorded  # noqa: E402
 from throughput import DEVICES, Device, seconds  # noqa: E402
 from trips import Unknown  # noqa: E402
@@ -90,13 +90,17 @@ def bound_of(kernel: str, n: int, d: int, k: int, r: int, device: Device, dram: 
 def predicted(what: str, n: int, d: int, k: int, r: int, arch: int, shares: dict[str, float]) -> list[Row]:
     """An iteration, and the kernels that it launches."""
     from gputabu.backend.cuda.launch import options
-    from gputabu.backend.cuda.sources import _numbers, source
+    from gputabu.backend.cuda.sources import source
 
     device, rows = DEVICES[arch], []
     bounds: dict[str, float] = {}
     for launch in recorded(what, d, k, r, device.profile, n):
         made = compiled(source(launch.file), launch.file, options(np.dtype(np.float32), launch.defines), arch)
-        names = _numbers(launch.file) | dict(launch.defines) | {"n": n, "d": d, "k": k, "r": r, "columns": 2 * d + 1}
+        names = (
+            dict(launch.defines)
+            | macros(made[launch.kernel].texts)
+            | {"n": n, "d": d, "k": k, "r": r, "columns": 2 * d + 1}
+        )
         names |= launch.names | shares
         load = load_of(made[launch.kernel], launch.file, names, launch.grid, launch.threads, launch.shared,
                        launch.per_point * n, device, arch)  # fmt: skip
