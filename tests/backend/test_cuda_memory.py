@@ -113,18 +113,20 @@ def test_row_07_streamed_searches_are_in_order(knobs, by_graph):
 def test_row_08_a_second_fit_takes_the_same_way(knobs, by_graph, caplog):
     import cupy
 
+    # One round of K-Means at the end: room for more, which has a state of its own, there is not.
+    options = {**OPTIONS, "refine": "centroid"}
     pool = cupy.get_default_memory_pool()
     knobs.settings.memory = pool.total_bytes() + 700_000
-    quantized.search(X, 5, backend="cuda", **OPTIONS)  # compiles
+    quantized.search(X, 5, backend="cuda", **options)  # compiles
     held, counts = pool.total_bytes(), []
     caplog.set_level(logging.INFO, "gputabu")
     for _ in range(3):
         knobs.reset()
-        found = quantized.search(X, 5, backend="cuda", **OPTIONS)
+        found = quantized.search(X, 5, backend="cuda", **options)
         stats = knobs.stats()
         counts.append((stats["graph_launches"], stats["copies"], stats["allocations"]))
         assert pool.total_bytes() == held  # what was kept is used again
-    same(found, quantized.search(X, 5, backend="numpy", **OPTIONS))
+    same(found, quantized.search(X, 5, backend="numpy", **options))
     assert counts[0] == counts[1] == counts[2] and counts[0][0] == 3
     assert not [text for text in caplog.messages if "streamed" in text or "pass by pass" in text]
 

@@ -39,7 +39,8 @@ class DeviceDescent:
     def bytes(self) -> int:
         """Device memory of the state."""
         r, k, d = self.shape
-        return r * (8 * k * (3 * d + self.backend.n_columns + 4) + 24 * (self.limits.max_iter + 1) + 4 * self.chunk.n)
+        trace = (24 if self.settings.traced else 8) * (self.limits.max_iter + 1)
+        return r * (8 * k * (3 * d + self.backend.n_columns + 4) + trace + 4 * self.chunk.n)
 
     def run(self, poll: int) -> LloydRun:
         """All restarts to their end, with a look at them every `poll` iterations."""
