@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -54,16 +55,20 @@ def compiled(text: str, file: str, options: tuple[str, ...], arch: int) -> dict[
     return found
 
 
-def macros(texts: Mapping[str, str]) -> dict[str, int]:
-    """What sources define as plain integers."""
-    found = (pair for text in texts.values() for pair in re.findall(r"^#define (\w+) (\d+)\b", text, re.MULTILINE))
-    return {name: int(value) for name, value in found}
+def macros(texts: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+    """What sources define as numbers, or as expressions of these and of what is given."""
+    names = dict(given)
+    for text in texts.values():
+        for name, value in re.findall(r"^#define (\w+) (\d+\b|\(.*\))", text, re.MULTILINE):
+            with suppress(NameError, SyntaxError, TypeError):  # those that are not numbers
+                names[name] = int(evaluate(value, names))
+    return names
 
 
 def _rolled(text: str, file: str, texts: Mapping[str, str], options: tuple[str, ...]) -> str:
     """A source in which no loop is unrolled whose trips are not constant, unless a pragma says so."""
     given = re.findall(r"-D(\w+)=(\d+)(?= |$)", " ".join(options))
-    names = macros(texts) | {name: int(value) for name, value in given}
+    names = macros(texts, {name: int(value) for name, value in given})
 
     def varies(loop: Statement) -> bool:
         above = texts[loop.file].splitlines()[loop.line - 2] if loop.line > 1 else ""

@@ -96,11 +96,8 @@ def predicted(what: str, n: int, d: int, k: int, r: int, arch: int, shares: dict
     bounds: dict[str, float] = {}
     for launch in recorded(what, d, k, r, device.profile, n):
         made = compiled(source(launch.file), launch.file, options(np.dtype(np.float32), launch.defines), arch)
-        names = (
-            dict(launch.defines)
-            | macros(made[launch.kernel].texts)
-            | {"n": n, "d": d, "k": k, "r": r, "columns": 2 * d + 1}
-        )
+        names = macros(made[launch.kernel].texts, dict(launch.defines))
+        names |= {"n": n, "d": d, "k": k, "r": r, "columns": 2 * d + 1}
         names |= launch.names | shares
         load = load_of(made[launch.kernel], launch.file, names, launch.grid, launch.threads, launch.shared,
                        launch.per_point * n, device, arch)  # fmt: skip

@@ -131,6 +131,31 @@ def resolved(expression: str, names: Mapping[str, Any], text: str, line: int) ->
     return expression
 
 
+def _choices(text: str) -> str:
+    """`a ? b : c` as Python has it, also within brackets."""
+    parts, at = [""], 0  # around ? and :, of the outermost level
+    while at < len(text):
+        if text[at] in "([":
+            end = _closed(text, at)
+            parts[-1] += text[at] + ", ".join(map(_choices, text[at + 1 : end - 1].split(", "))) + text[end - 1 : end]
+            at = end
+        elif text[at] in "?:":
+            parts += [text[at], ""]
+            at += 1
+        else:
+            parts[-1] += text[at]
+            at += 1
+    if "?" not in parts:
+        return "".join(parts)
+    condition, rest, depth = parts[0], parts[2:], 0
+    for number, part in enumerate(rest):
+        depth += (part == "?") - (part == ":")
+        if depth < 0:
+            yes, no = "".join(rest[:number]), "".join(rest[number + 1 :])
+            return f"(({_choices(yes)}) if ({condition}) else ({_choices(no)}))"
+    raise SyntaxError(text)
+
+
 def evaluate(expression: str, names: Mapping[str, Any]) -> float:
     """A C or Python expression of sizes; NameError or SyntaxError where that cannot be."""
     text = _CAST.sub("", expression)
@@ -140,8 +165,7 @@ def evaluate(expression: str, names: Mapping[str, Any]) -> float:
     text = re.sub(r"\b\w+\.([a-z_]\w*)", r"\1", text)  # shape.k
     text = text.replace("&&", " and ").replace("||", " or ").replace("->", ".")
     text = re.sub(r"!(?!=)", " not ", text)
-    while chosen := re.search(r"([^()?:]+) \? ([^?:]+) : ([^()?:]+|\([^()]*\))", text):
-        text = text[: chosen.start()] + f"(({chosen[2]}) if ({chosen[1]}) else ({chosen[3]}))" + text[chosen.end() :]
+    text = _choices(text.replace("sizeof(real)", "4"))
     tools = {"min": min, "max": max, "ceil": math.ceil, "log2": math.log2, "warp": any_of_warp, "__builtins__": {}}
     return float(eval(text.strip(), tools, dict(names)))  # of our own sources
 

@@ -95,6 +95,11 @@ def test_trips_and_shares():
         trips.trips(unknown, NAMES, SOURCE)
 
 
+def test_expressions():
+    assert trips.evaluate("(sizeof(real) == 4 ? (D <= 8 ? 4 : D <= 16 ? 2 : 1) : 7)", {"D": 16}) == 2
+    assert trips.evaluate("min((int)threads, shape.k > 1 ? shape.k : 5)", {"threads": 256, "k": 3}) == 3
+
+
 @needs_compiler
 @pytest.mark.one_device
 def test_command(tmp_path):
