@@ -158,14 +158,14 @@ def _choices(text: str) -> str:
 
 def evaluate(expression: str, names: Mapping[str, Any]) -> float:
     """A C or Python expression of sizes; NameError or SyntaxError where that cannot be."""
-    text = _CAST.sub("", expression)
+    text = _CAST.sub("", expression.replace("sizeof(real)", "4"))
     for word, value in _RENAMED.items():
         text = text.replace(word, value)
     text = re.sub(r"gridDim\.([xyz])", r"grid_\1", text)
     text = re.sub(r"\b\w+\.([a-z_]\w*)", r"\1", text)  # shape.k
     text = text.replace("&&", " and ").replace("||", " or ").replace("->", ".")
     text = re.sub(r"!(?!=)", " not ", text)
-    text = _choices(text.replace("sizeof(real)", "4"))
+    text = _choices(text)
     tools = {"min": min, "max": max, "ceil": math.ceil, "log2": math.log2, "warp": any_of_warp, "__builtins__": {}}
     return float(eval(text.strip(), tools, dict(names)))  # of our own sources
 
