@@ -7,6 +7,7 @@ except ImportError as error:
     raise ImportError(f"gputabu.dask needs {error.name} (pip install 'gputabu[dask]').") from None
 
 from gputabu.dask.client import WorkerLost
+from gputabu.dask.cluster import SchedulerLost
 from gputabu.dask.estimators import KMeans, QuantizedTabuKMeans, TabuKMeans
 
-__all__ = ["KMeans", "QuantizedTabuKMeans", "TabuKMeans", "WorkerLost"]
+__all__ = ["KMeans", "QuantizedTabuKMeans", "SchedulerLost", "TabuKMeans", "WorkerLost"]

@@ -25,15 +25,13 @@ from gputabu.backend.base import BackendBase
 from gputabu.backend.contract import Labels, NearestTwo
 from gputabu.backend.sharded import ShardedBackend
 from gputabu.core.caching import cached_property
+from gputabu.dask import cluster
+from gputabu.dask.cluster import Listener, Watchdog
 from gputabu.dask.worker import Handle, Summary, WorkerLost, WorkerShard
 from gputabu.data.points import Points, exponent
 
 #: What Dask's scheduler says when an actor is gone.
 LOST = "Worker holding Actor was lost"
-#: Seconds between two checks that a worker is still there.
-POLL = 1.0
-#: Seconds to wait for a worker if there is none.
-WORKER_TIMEOUT = 60.0
 
 
 class RemoteShard:
@@ -46,7 +44,7 @@ class RemoteShard:
             self.actor = Actor(WorkerShard, worker, future.key)
         self.serials = count(1)
         self.dropped: deque[int] = deque()
-        self.name = ""
+        self.name, self.closed = "", False
         self.summaries: list[Summary] = self.ask("summaries")
         first_filled = next((summary for summary in self.summaries if summary.n), self.summaries[0])
         self.shape, self.dtype = (sum(summary.n for summary in self.summaries), first_filled.d), first_filled.dtype
@@ -59,7 +57,8 @@ class RemoteShard:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """The worker drops its shard with the last reference to it."""
+        """Nobody waits for an answer any more."""
+        self.closed = True
 
     def ask(self, method: str, *args: Any) -> Any:
         """Let the worker run an operation, and wait for the result."""
@@ -78,12 +77,16 @@ class RemoteShard:
                 answer = self.actor.perform(serial, message)
         except RuntimeError as error:
             raise WorkerLost(f"worker {self.worker}: {error}") from None
+        listen = Listener(self.client, self.worker)
         while True:
             try:
-                return answer.result(timeout=POLL)
+                return answer.result(timeout=cluster.POLL)
             except TimeoutError:
-                if self.future.status != "finished" or self.worker not in self.client.nthreads():
+                if self.closed:
+                    raise WorkerLost("nobody waits any more") from None
+                if self.future.status != "finished":
                     raise WorkerLost(f"worker {self.worker} is gone") from None
+                listen()
             except OSError as error:  # no connection to the worker
                 raise WorkerLost(f"worker {self.worker}: {error}") from None
 
@@ -190,7 +193,7 @@ class RunningWeights:
 def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) -> None:
     """Wait until all tasks are computed, on one worker or on any; raise what a task raised."""
     with client.as_current():
-        _retry(Watchdog(client, worker), lambda: wait(tasks, timeout=POLL))
+        _retry(Watchdog(client, worker), lambda: wait(tasks, timeout=cluster.POLL))
     for task in tasks:
         if task.status == "error":
             awaited(client, task)
@@ -198,7 +201,7 @@ def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) ->
 
 def awaited(client: Client, task: Future) -> Any:
     """The (small) result of a task that is ready."""
-    return _retry(Watchdog(client), lambda: task.result(timeout=WORKER_TIMEOUT))
+    return _retry(Watchdog(client), lambda: task.result(timeout=cluster.POLL))
 
 
 def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
@@ -216,18 +219,3 @@ def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
             if LOST not in str(error):
                 raise
             raise WorkerLost(str(error)) from None
-
-
-class Watchdog:
-    """Raises `WorkerLost` if there is no worker left to wait for."""
-
-    def __init__(self, client: Client, worker: str | None = None) -> None:
-        self.client, self.worker, self.without_workers = client, worker, 0.0
-
-    def __call__(self) -> None:
-        workers = self.client.nthreads()
-        if self.worker is not None and self.worker not in workers:
-            raise WorkerLost(f"worker {self.worker} is gone")
-        self.without_workers = 0.0 if workers else self.without_workers + POLL
-        if self.without_workers >= WORKER_TIMEOUT:
-            raise WorkerLost(f"there was no worker for {WORKER_TIMEOUT:g} seconds")

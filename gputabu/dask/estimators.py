@@ -21,6 +21,7 @@ from gputabu.core.log import shown
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_heaviest
 from gputabu.dask.client import RemotePoints, awaited, ready
+from gputabu.dask.cluster import running
 from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
 from gputabu.dask.worker import chunk_of, points_of, weights_of
 from gputabu.data.points import Points, Shape
@@ -249,7 +250,7 @@ class _Distributed(Clusterer):
     ) -> Clustering:
         """Search on the workers, which share either the rows or the restarts."""
         client = data.client
-        workers = sorted(client.nthreads())
+        workers = sorted(running(client))
         small = points.n * points.d * points.dtype.itemsize <= COPIED
         watched = self._watched(callback)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):

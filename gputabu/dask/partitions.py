@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Any, TypeVar
 
@@ -14,6 +16,7 @@ from distributed import Client, Future, default_client, futures_of
 from gputabu.core.log import log
 from gputabu.core.validation import check_heaviest, check_shape
 from gputabu.dask.client import RemotePoints, RemoteShard, WorkerLost, awaited, ready
+from gputabu.dask.cluster import Connection, SchedulerLost, running
 from gputabu.dask.worker import Summary, WorkerShard
 
 #: How often work is restarted after a worker was lost.
@@ -26,7 +29,8 @@ class Partitions:
     """X (N, d) and weights (N,), computed by the cluster and kept in its memory as long as this object lives."""
 
     def __init__(self, client: Client, X: da.Array, weights: Any = None) -> None:
-        self.client = client
+        self.client, self.connection = client, Connection(client)
+        self.shards: list[RemoteShard] = []
         self.X, self.blocks = self._persisted(X)
         check_shape(self.X.shape)
         self.weights: list[Future] | None = None
@@ -38,12 +42,20 @@ class Partitions:
         for attempt in range(RETRIES + 1):
             try:
                 return work(self.points())
+            except SchedulerLost:
+                raise
             except WorkerLost as lost:
+                self.connection.check()
                 reason = str(lost)
-                if self.client.status != "running":
-                    break
                 if attempt < RETRIES:
-                    log.warning("a worker was lost (%s): the work begins again on those that are left", reason)
+                    warnings.warn(
+                        f"A worker was lost ({reason}): the work begins again on those that are left, or goes on from "
+                        "its checkpoint.",
+                        RuntimeWarning,
+                        stacklevel=3,
+                    )
+            finally:
+                self._release()
         raise WorkerLost(f"Workers were lost, {attempt + 1} times in a row; the last time: {reason}.")
 
     def points(self) -> RemotePoints:
@@ -55,12 +67,13 @@ class Partitions:
             ))
             for worker, first, last in self._runs()
         ]  # fmt: skip
-        shards = [RemoteShard(self.client, worker, actor) for worker, actor in actors]
-        summaries = [summary for shard in shards for summary in shard.summaries]
+        for worker, actor in actors:
+            self.shards.append(RemoteShard(self.client, worker, actor))
+        summaries = [summary for shard in self.shards for summary in shard.summaries]
         check_alike(summaries)
         heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)
         check_heaviest(heaviest)
-        shards = [shard for shard in shards if len(shard)]
+        shards = [shard for shard in self.shards if len(shard)]
         log.info(
             "%d partitions in %d parts on %d workers",
             len(summaries),
@@ -68,6 +81,16 @@ class Partitions:
             len({shard.worker for shard in shards}),
         )
         return RemotePoints.over(shards, heaviest, weighted=not lightest == heaviest == 1)
+
+    def _release(self) -> None:
+        """Let the workers drop their shards now; a traceback, or a message without an answer, may hold on to them."""
+        held = [shard.future for shard in self.shards]
+        for shard in self.shards:
+            shard.closed = True
+        self.shards = []
+        with suppress(WorkerLost, OSError):  # a cluster that is out of reach has dropped them, or will
+            self.connection.check()
+            self.client.cancel(held)
 
     def _persisted(self, array: da.Array) -> tuple[da.Array, list[Future]]:
         """The computed array, with known chunk sizes, and its blocks."""
@@ -82,15 +105,16 @@ class Partitions:
         return array, blocks
 
     def _runs(self) -> list[tuple[str, int, int]]:
-        """Consecutive partitions on the same worker: (worker, first, last)."""
+        """Consecutive partitions on the same worker, one that takes work if there is any: (worker, first, last)."""
         ready(self.client, self.blocks)
-        holders_of = self.client.who_has(self.blocks)
+        holders_of, able = self.client.who_has(self.blocks), running(self.client)
         owners: list[str] = []
         for block in self.blocks:
             holders = holders_of.get(block.key)
             if not holders:
                 raise WorkerLost(f"partition {len(owners)} of X is gone")
-            owners.append(owners[-1] if owners and owners[-1] in holders else min(holders))
+            fit = able.intersection(holders) or able or holders  # rather a copy than a worker that is paused
+            owners.append(owners[-1] if owners and owners[-1] in fit else min(fit))
         runs, first = [], 0
         for worker, repeated in groupby(owners):
             last = first + len(list(repeated))

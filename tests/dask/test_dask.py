@@ -25,7 +25,14 @@ import gputabu
 dask, da = pytest.importorskip("dask"), pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 
-from gputabu.dask import KMeans, QuantizedTabuKMeans, TabuKMeans, WorkerLost, estimators  # noqa: E402
+from gputabu.dask import (  # noqa: E402
+    KMeans,
+    QuantizedTabuKMeans,
+    TabuKMeans,
+    WorkerLost,
+    cluster,
+    estimators,
+)
 from gputabu.dask import client as remote  # noqa: E402
 from gputabu.dask import worker as held  # noqa: E402
 from gputabu.dask.partitions import Partitions  # noqa: E402
@@ -51,7 +58,7 @@ def client():
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch):
     """Whether a worker is still there is looked at more often."""
-    monkeypatch.setattr(remote, "POLL", 0.2)
+    monkeypatch.setattr(cluster, "POLL", 0.2)
 
 
 def data(dtype=np.float64, weighted=False):
@@ -346,7 +353,8 @@ def replenish(client) -> None:
 
 
 @pytest.mark.trap(20)
-def test_a_worker_is_killed(client, caplog):
+@pytest.mark.filterwarnings("always:A worker was lost:RuntimeWarning")
+def test_a_worker_is_killed(client, recwarn):
     """At any moment of a fit, by rows or by restarts: the result is the same."""
     X, weights = data(weighted=True)
     settings = {"n_clusters": 4, "init": [0, 100, 200, 300], "max_iter": 5, "backend": "numpy", "random_state": 0}
@@ -367,7 +375,7 @@ def test_a_worker_is_killed(client, caplog):
         if trial >= 0:
             strike.join()
             tally.tried("Dask worker killed in mid-fit")
-    assert any("begins again" in message for message in caplog.messages)  # some were hit on the way
+    assert any("begins again" in str(warning.message) for warning in recwarn)  # some were hit on the way
 
 
 def test_a_checkpoint_goes_on_elsewhere(client, tmp_path, monkeypatch):
@@ -390,7 +398,8 @@ def test_a_checkpoint_goes_on_elsewhere(client, tmp_path, monkeypatch):
             raise WorkerLost("tried")
 
     model = QuantizedTabuKMeans(**settings, callback=lambda told: lose(told) or told.iteration == 7, client=client)
-    assert model.fit(lazy, sample_weight=weights).stop_ is gputabu.Stop.CALLBACK
+    with pytest.warns(RuntimeWarning, match=r"A worker was lost \(tried\): the work begins again"):
+        assert model.fit(lazy, sample_weight=weights).stop_ is gputabu.Stop.CALLBACK
     assert seen == [4, 5, 6, 7]
     kept = path.read_bytes()
     equal(QuantizedTabuKMeans(**settings, client=client).fit(lazy, sample_weight=weights), plain)
@@ -445,6 +454,7 @@ def test_a_killed_client_goes_on(client, tmp_path):
         tally.tried("Fit killed and continued from its checkpoint")
 
 
+@pytest.mark.filterwarnings("ignore:A worker was lost:RuntimeWarning")
 def test_points_that_are_gone_for_good(client):
     """What was only in the memory of a worker cannot be computed again: one error, and no hang."""
     replenish(client)
