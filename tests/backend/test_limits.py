@@ -190,8 +190,6 @@ def test_row_13_whole_searches_in_one_launch(device, knobs, iris, monkeypatch):
 def test_row_14_what_fails_in_a_capture_is_the_cause_and_frees_the_stream(knobs, iris, monkeypatch):
     import cupy
 
-    from gputabu.backend.cuda.search import DeviceSearch
-
     become("small")  # by a graph
     search = partial(quantized.search, iris, 3, init=[0, 50, 100], max_iter=20)
     begun, ended, stream = [], [], cupy.cuda.Stream
@@ -216,12 +214,12 @@ def test_row_14_what_fails_in_a_capture_is_the_cause_and_frees_the_stream(knobs,
     assert len(inside) >= 4  # the launches of an iteration, and those behind it
     same(search(backend="cuda"), search(backend="numpy"))
 
-    def captured(self):  # as before
-        self.backend.stream.begin_capture()
-        self._iteration()
-        return self.backend.stream.end_capture()
+    def captured(stream, work):  # as before
+        stream.begin_capture()
+        work()
+        return stream.end_capture()
 
-    monkeypatch.setattr(DeviceSearch, "_captured", captured)
+    monkeypatch.setattr("gputabu.backend.cuda.search.captured", captured)
     knobs.fail_next(launch=inside[1])
     with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="StreamCaptureUnsupported"):
         search(backend="cuda")

@@ -151,6 +151,7 @@ def never_found_by_passes(monkeypatch):
     monkeypatch.setattr(CudaBackend, "find_moves", refused)
 
 
+@pytest.mark.device("t4")  # where there is a watchdog, moves are made pass by pass
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_single_moves(never_found_by_passes, dtype, weighted):
@@ -163,6 +164,7 @@ def test_single_moves(never_found_by_passes, dtype, weighted):
         assert expected.moves.all()
 
 
+@pytest.mark.device("t4")  # where there is a watchdog, moves are made pass by pass
 def test_single_moves_of_ties_duplicates_and_empty_clusters(never_found_by_passes):
     grid = np.stack(np.meshgrid(np.arange(5.0), np.arange(5.0)), axis=-1).reshape(-1, 2)
     copies = np.repeat(RNG(2).normal(size=(6, 2)), 4, axis=0)
@@ -172,12 +174,14 @@ def test_single_moves_of_ties_duplicates_and_empty_clusters(never_found_by_passe
         equal_moves(moved(X, None, centers, "cuda"), moved(X, None, centers, "numpy"))
 
 
+@pytest.mark.device("t4")  # where there is a watchdog, moves are made pass by pass
 def test_single_moves_end_at_a_look():
     X = RNG(0).normal(size=(300, 2))
     centers = starts(X, 6, 2)
     equal_moves(moved(X, None, centers, "cuda", Impatient(1)), moved(X, None, centers, "numpy", Impatient(1)))
 
 
+@pytest.mark.device("t4")  # where there is a watchdog, moves are made pass by pass
 @hostcuda
 @pytest.mark.one_device
 def test_single_moves_leave_the_host_alone():

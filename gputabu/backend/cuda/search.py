@@ -72,12 +72,12 @@ class CudaLoops(Loops):
         return descent.run(POLL) if self._has_room(descent.bytes) else None
 
     def hartigan(self, centers: np.ndarray, settings: HartiganSettings) -> HartiganRun | None:
-        """None where single moves need the host: streamed points, or no room."""
+        """None where single moves need the host: streamed points, no room, or a watchdog, as one launch makes all."""
         return self.backend.run(partial(self._hartigan, centers, settings))
 
     def _hartigan(self, centers: np.ndarray, settings: HartiganSettings) -> HartiganRun | None:
         chunk = self._chunk()
-        if chunk is None:
+        if chunk is None or self.backend.watched:
             return None
         moves = DeviceMoves(self.backend, chunk, centers, settings)
         return moves.run(POLL) if self._has_room(moves.bytes) else None
