@@ -80,24 +80,44 @@ BACKENDS = [
 ]
 
 
-#: Devices that hostcuda plays. A test runs on each of them; one that takes long, on one. HOSTCUDA_DEVICE=… gives all
-#: tests the same.
+#: Devices that hostcuda plays. A test runs on each of them; one that takes long, on one. A test with a case for each
+#: device deals them out, and `make trust` runs all on all. HOSTCUDA_DEVICE=… gives all tests the same.
 DEVICES = ("t4", "a100", "small")
 DEVICE = pytest.StashKey[str]()
 
 
-def on_devices(item: pytest.Item) -> list[pytest.Item]:
-    """The test on each device that it is for: all three, the one that it is marked with, or one drawn by its name."""
-    if item.get_closest_marker("gpu") is None or GPU != "hostcuda":
-        return [item]
+def on_devices(items: list[pytest.Item]) -> list[pytest.Item]:
+    """The tests, those of the CUDA backend on the devices that they are for."""
+    cases: dict[str, list[str]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.split("[")[0], []).append(item.nodeid)
+    dealt = {
+        name: DEVICES[i % len(DEVICES)] for names in cases.values() for i, name in enumerate(sorted(names, key=draw))
+    }
+    found: list[pytest.Item] = []
+    for item in items:
+        if item.get_closest_marker("gpu") is None or GPU != "hostcuda":
+            found.append(item)
+            continue
+        few = len(cases[item.nodeid.split("[")[0]]) < len(DEVICES) or tally.EFFORT > 1
+        if chosen := device_of(item) or (None if few else dealt[item.nodeid]):
+            item.stash[DEVICE] = chosen
+            found.append(item)
+        else:
+            found += [copied(item, device) for device in DEVICES]
+    return found
+
+
+def device_of(item: pytest.Item) -> str | None:
+    """The one device that a test is for: that of the environment or of its mark, or one drawn by its name."""
     mark, alone = item.get_closest_marker("device"), item.get_closest_marker("one_device")
     if chosen := os.environ.get("HOSTCUDA_DEVICE") or (mark and mark.args[0]):
-        item.stash[DEVICE] = chosen
-        return [item]
-    if alone or not isinstance(item, pytest.Function):
-        item.stash[DEVICE] = DEVICES[zlib.crc32(item.nodeid.encode()) % len(DEVICES)]
-        return [item]
-    return [copied(item, device) for device in DEVICES]
+        return chosen
+    return DEVICES[draw(item.nodeid) % len(DEVICES)] if alone or not isinstance(item, pytest.Function) else None
+
+
+def draw(name: str) -> int:
+    return zlib.crc32(name.encode())
 
 
 def copied(item: pytest.Function, device: str) -> pytest.Item:
@@ -144,7 +164,7 @@ def pytest_collection_modifyitems(config, items) -> None:
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
-    items[:] = [copy for item in items for copy in on_devices(item)]
+    items[:] = on_devices(items)
     items.sort(key=lambda item: item.stash.get(DEVICE, ""))  # another device loads all kernels anew
     if os.environ.get("MUTANT_UNDER_TEST"):  # one that notices is enough: first those that notice most, then the quick
         known = Path("mutmut-stats.json")  # not there while mutmut makes it

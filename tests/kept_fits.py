@@ -20,7 +20,7 @@ def fit(name: str, backend: str, data: str, path: str) -> None:
     checkpoints.EVERY = 0.0
     kind, settings = KINDS[name]
     X = data if backend == "numpy" else np.load(data)
-    model = kind(6, max_iter=40, init="random", random_state=5, checkpoint=path, backend=backend, **settings).fit(X)
+    model = kind(6, max_iter=15, init="random", random_state=5, checkpoint=path, backend=backend, **settings).fit(X)
     trace, indices = model.trace_, getattr(model, "center_indices_", None)
     found = {"labels": model.labels_, "centers": model.cluster_centers_, "inertias": model.inertias_}
     found |= {"current": trace.current, "best": trace.best, "moves": trace.moves, "stop": np.array(str(model.stop_))}

@@ -400,7 +400,7 @@ def test_a_killed_process_goes_on(name, compiled, processes, tmp_path):
         expected = dict(whole)
     for trial in range(tally.trials(1)):
         path, killed = tmp_path / f"{trial}", 0
-        for _ in range(3):
+        for _ in range(2):
             process = begin(path)
             time.sleep(chance.uniform(0, took))
             process.kill()

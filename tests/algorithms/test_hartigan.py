@@ -122,7 +122,7 @@ def test_equals_numpy(data, backend):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(("n", "d", "k"), [(1500, 3, 5), (600, 33, 6)])
+@pytest.mark.parametrize(("n", "d", "k"), [(700, 3, 5), (300, 33, 6)])
 @pytest.mark.one_device
 def test_more_points_than_a_block(n, d, k, weighted, dtype, backend):
     X = np.random.default_rng(0).normal(size=(n, d)).astype(dtype)
@@ -146,7 +146,7 @@ def test_scales(scale, backend):
 
 @pytest.mark.one_device
 def test_batches_and_chunks_change_nothing(backend):
-    X = blobs(1001, 3, 5, dtype=np.float32)
+    X = blobs(401, 3, 5, dtype=np.float32)
     weights = np.random.default_rng(1).random(len(X))
     options = {"refine": "hartigan", "seed": 1, "backend": backend}
     whole = lloyd.run(X, 7, weights=weights, restarts=6, **options)
