@@ -42,6 +42,31 @@ struct FastCenters {
     real* doubt;    // (R, 3) what two fast distances may err by: [0] + [1]·‖x‖ + [2]·‖x‖²
 };
 
+// Centres as halves, for products on tensor cores (half_centers.cu).
+struct HalfCenters {
+    unsigned* words;  // (R, W) -2 c relative to the offset, times unit, in the order of assign_tensor's stages
+    float* norms;     // (R, P) squared norms of c, P >= K; infinite beyond K
+    double unit;      // power of two that brings norms of centres to at most 2^14
+};
+
+// What two scores on tensor cores may err by, with R the largest norm of a centre:
+// product · R‖x‖ + square · R² + exact · (R + ‖x‖)² + flat · (‖x‖ + 2R + 1).
+struct HalfDoubt {
+    float product;  // halves of points and centres, and their sums
+    float square;   // the norms of the centres
+    float exact;    // the canonical formula
+    float flat;     // underflow
+};
+
+// Points in doubt, of each restart.
+struct DoubtList {
+    int* rows;      // (R, n) of the chunk, in any order
+    float* limits;  // (R, n) the score up to which centres are rivals
+    unsigned* count;   // (R) how many; zero between two passes
+    unsigned* seen;    // (R) how many there were in the last pass
+    unsigned* tickets; // (1) blocks that have finished; zero between two passes
+};
+
 // How far fast distances can be trusted.
 struct Doubt {
     double unit;   // power of two that keeps squares of coordinates within the range of real

@@ -6,8 +6,7 @@
 #pragma once
 #include "structs.cuh"
 
-#define KAPPA 3.0      // a sum of n products errs by KAPPA * n * 2^-24 of the sum of their sizes: Volta's, the worst known
-#define MOST_HALF 32768.0f  // a norm up to which no coordinate overflows as a half
+#define MOST_HALF 32768.0f  // a norm up to which no coordinate overflows as a half, not doubled either
 
 __device__ __forceinline__ int row_of_a(int lane, int word) { return lane / 4 + 8 * (word & 1); }
 __device__ __forceinline__ int depth_of_a(int lane, int word) { return 2 * (lane % 4) + 8 * (word >> 1); }
@@ -26,6 +25,34 @@ __device__ __forceinline__ unsigned halves_of(float low, float high) {
     return both;
 #else
     return 0;  // never launched there
+#endif
+}
+
+// The value of a half, exactly. cvt.f32.f16 keeps denormal halves, which are normal floats.
+__device__ __forceinline__ float half_value(unsigned bits) {
+#ifdef HOSTCUDA
+    return hostcuda_half_value(bits);
+#elif __CUDA_ARCH__ >= 800
+    float value;
+    asm("{.reg .b16 h; mov.b32 {h, _}, %1; cvt.f32.f16 %0, h;}" : "=f"(value) : "r"(bits));
+    return value;
+#else
+    return 0.0f;
+#endif
+}
+__device__ __forceinline__ float low_half(unsigned both) { return half_value(both & 0xFFFFu); }
+__device__ __forceinline__ float high_half(unsigned both) { return half_value(both >> 16); }
+
+// sum = a b + (x, y), the same for both rows; by all lanes of a warp.
+__device__ __forceinline__ void multiply(float (&sum)[4], const uint4& a, unsigned b0, unsigned b1, float x, float y) {
+#ifdef HOSTCUDA
+    sum[0] = sum[2] = x;
+    sum[1] = sum[3] = y;
+    hostcuda_mma(sum, a, b0, b1);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%10,%11};"
+                 : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+                 : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1), "f"(x), "f"(y));
 #endif
 }
 

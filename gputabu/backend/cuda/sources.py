@@ -19,11 +19,13 @@ TYPES: dict[str, np.dtype] = {
     "double": np.dtype(np.float64),
     "int": np.dtype(np.int32),
     "unsigned": np.dtype(np.uint32),
+    "float": np.dtype(np.float32),
     "idx": np.dtype(np.int64),
     "word": np.dtype(np.uint64),
+    "uint4": np.dtype("V16"),
 }
 _POINTER = np.dtype(np.uint64)
-_SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 _STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\};", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"(?:const )?(\w+)(\*?) (\w+)")
 _TABLE = re.compile(r"#define (\w+_SHARED)\(ARRAY\)((?:[^\n]*\\\n)*[^\n]*)")
