@@ -205,5 +205,5 @@ class CudaBackend(CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, Cud
             self.launch(file, name, form.grid, (*args, form.private), form.shared)
         else:
             form = shapes.assign(self.room("assign.cu", "assign", D=shape.d), *sizes)
-            self.launch("assign.cu", "assign", form.grid, (*args, form.resident, form.private), form.shared,
+            self.launch("assign.cu", "assign", form.grid, (*args, form.span, form.private), form.shared,
                         form.threads, D=shape.d)  # fmt: skip

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gputabu.backend.cuda.sources import shared_bytes
+from gputabu.backend.cuda.sources import number, shared_bytes
 from gputabu.backend.cuda.structs import Shape
 from gputabu.core.random import BLOCK
 
@@ -20,6 +20,8 @@ THREADS = 256
 REGISTER_D = 32
 #: Points and centres that a block of assign_tiled has at a time, and coordinates.
 TILE, DEPTH = 64, 16
+#: Groups of four centres that `assign` should have room for at a time.
+MIN_SPAN = 32
 #: Restarts that share one read of a point in the survey.
 GROUP = 8
 #: Multiply-adds in one launch where a watchdog ends long ones, after two seconds on Windows: a tenth of a second in
@@ -41,38 +43,57 @@ class Form(NamedTuple):
     private: bool
 
 
+class AssignForm(NamedTuple):
+    """How `assign` is launched."""
+
+    grid: tuple[int, ...]
+    threads: int
+    shared: int
+    span: int  # groups of four centres in shared memory
+    private: bool
+
+
 def assign_work(shape: Shape) -> int:
     """Multiply-adds for a point, in `assign` or `assign_tiled`, which has whole tiles only."""
     r, k, d = shape
     return r * k * d if d <= REGISTER_D else r * (-(-k // TILE) * TILE) * (-(-d // DEPTH) * DEPTH)
 
 
-def assign_threads(d: int, real: np.dtype) -> int:
-    """Threads of a block of `assign`; fewer where a point takes many registers."""
-    return THREADS if d * real.itemsize <= 128 else THREADS // 2
+def assign_points(d: int, real: np.dtype) -> int:
+    """Points of a thread of `assign`: P in its source."""
+    size = real.itemsize
+    return 4 if d * size * size <= 256 else 2 if d * size <= 128 else 1
 
 
-def _assign_bytes(shape: Shape, columns: int, real: np.dtype, resident: bool, private: bool) -> int:
-    sizes = {"r": shape.r, "k": shape.k, "D": shape.d, "columns": columns, "threads": assign_threads(shape.d, real)}
-    sizes |= {"resident": resident, "private_totals": private}
+def _assign_bytes(shape: Shape, columns: int, real: np.dtype, span: int, private: bool) -> int:
+    r, k, d = shape
+    points = number("assign.cu", "THREADS") * assign_points(d, real)
+    sizes = {"r": r, "k": k, "D": d, "STRIDE": d | 1, "columns": columns, "points": points, "bytes": real.itemsize}
+    sizes |= {"span": span, "private_totals": private}
     return shared_bytes("assign.cu", "ASSIGN_SHARED", real, sizes)
 
 
 def restarts_at_once(room: int, shape: Shape, columns: int, real: np.dtype) -> int:
     """How many of R restarts one launch of `assign` can have: each needs a little shared memory."""
     r = shape.r
-    while r > 1 and _assign_bytes(shape._replace(r=r), columns, real, False, False) > room:
+    while r > 1 and _assign_bytes(shape._replace(r=r), columns, real, 1, False) > room:
         r = -(-r // 2)
     return r
 
 
-def assign(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:
-    """`assign`; `summed` if totals are wanted."""
-    threads = assign_threads(shape.d, real)
-    resident = _assign_bytes(shape, columns, real, True, False) <= room
-    private = summed and _assign_bytes(shape, columns, real, resident, True) <= room
-    shared = _assign_bytes(shape, columns, real, resident, private)
-    return Form((max(1, min(-(-n // threads), blocks)),), threads, shared, resident, private)
+def assign(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> AssignForm:
+    """`assign`; `summed` if totals are wanted. Two blocks share a multiprocessor, unless there is too little of it."""
+    (r, k, d), threads = shape, number("assign.cu", "THREADS")
+
+    def bytes_of(span: int, private: bool) -> int:
+        return _assign_bytes(shape, columns, real, span, private)
+
+    least, each = bytes_of(0, False), 4 * (d + 1) * real.itemsize
+    share = room // 2 if least + each * MIN_SPAN <= room // 2 else room
+    span = max(1, min(r * -(-k // 4), (share - least) // each))
+    private = summed and bytes_of(span, True) <= share
+    grid = max(1, min(-(-n // (threads * assign_points(d, real))), 4 * blocks))
+    return AssignForm((grid,), threads, bytes_of(span, private), span, private)
 
 
 def assign_tiled(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:

@@ -17,6 +17,7 @@ import numpy as np
 #: The types that kernels use, beside `real`, which is that of the points.
 TYPES: dict[str, np.dtype] = {
     "double": np.dtype(np.float64),
+    "double2": np.dtype((np.void, 16)),
     "int": np.dtype(np.int32),
     "unsigned": np.dtype(np.uint32),
     "float": np.dtype(np.float32),
@@ -139,6 +140,11 @@ def _tables(file: str) -> dict[str, list[tuple[str, str]]]:
 def _numbers(file: str) -> dict[str, int]:
     """What the file defines as plain integers."""
     return {name: int(value) for name, value in _NUMBER.findall(source(file))}
+
+
+def number(file: str, name: str) -> int:
+    """What a file defines a name as."""
+    return _numbers(file)[name]
 
 
 def shared_bytes(file: str, table: str, real: np.dtype, sizes: Mapping[str, Any]) -> int:
