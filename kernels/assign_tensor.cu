@@ -50,7 +50,7 @@ typedef Two<real>::type real2;
 // A coordinate relative to the offset, times the unit of the halves, a power of two. Under -ftz=true what is denormal is
 // zero: an error that HalfDoubt.flat has room for, as the unit is at most 2^100.
 __device__ __forceinline__ float scaled(float x, float offset, float unit) { return (x - offset) * unit; }
-__device__ __forceinline__ float scaled(double x, double offset, float unit) { return (float)((x - offset) * unit); }
+__device__ __forceinline__ float scaled(double x, double offset, double unit) { return (float)((x - offset) * unit); }
 
 // Where the word of coordinates 2p, 2p + 1 of a row lies in `points`, in words.
 __device__ __forceinline__ int place_of(int row, int p, int steps) {
@@ -59,7 +59,7 @@ __device__ __forceinline__ int place_of(int row, int p, int steps) {
 
 // Loads the points of a tile as halves, and their norms. `listed` rows are numbers of rows of X.
 __device__ __forceinline__ void load_points(const real* __restrict__ X, const int* rows, int count, idx base, int d,
-                                            int steps, const real* offsets, float unit, unsigned* points,
+                                            int steps, const real* offsets, real unit, unsigned* points,
                                             float* lengths) {
     const int sub = threadIdx.x / LANES, lane = threadIdx.x % LANES, subs = 32 * WARPS / LANES;
     const bool paired = d % 2 == 0 && (word)X % sizeof(real2) == 0;
@@ -92,7 +92,7 @@ __device__ __forceinline__ void load_points(const real* __restrict__ X, const in
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 if (!from[b]) continue;
-                float u = scaled(values[b].x, left, unit), v = 2 * p + 1 < d ? scaled(values[b].y, right, unit) : 0.0f;
+                float u = scaled(values[b].x, left, unit), v = scaled(values[b].y, right, unit);  // beyond d: 0 - 0
                 sums[b] += u * u + v * v;
                 const int at = place_of(first + b * subs, p, steps);
 #pragma unroll
@@ -246,7 +246,8 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     ASSIGN_TENSOR_SHARED(CARVE)
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32;
     const int warp_m = warp / WARPS_N, warp_n = warp % WARPS_N;
-    const float unit = (float)halves.unit;
+    const real unit = (real)halves.unit;
+    if (LISTED && (idx)blockIdx.x * TILE_M >= (idx)list.count[blockIdx.y]) return;  // the same for all threads
     const idx n_totals = private_totals ? (idx)r * k * columns : 0;
     const int only = LISTED ? (int)blockIdx.y : 0, s_first = LISTED ? only : 0, s_last = LISTED ? only + 1 : r;
     const idx n = LISTED ? (idx)list.count[only] : chunk.n;
@@ -372,7 +373,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
             } else {
                 const float reach = sqrtf(__uint_as_float(widest));
 #pragma unroll 1
-                for (int t = thread; t < (TILE_M | 31); t += 32 * WARPS) {  // trips: TILE_M / threads; by whole warps
+                for (int t = thread; t < (TILE_M + 31) / 32 * 32; t += 32 * WARPS) {  // trips: TILE_M / threads; by whole warps
                     bool doubtful = false;
                     float limit = FAR;
                     if (t < count) {

@@ -26,6 +26,7 @@ __device__ __forceinline__ double cost_of(const idx* limbs, const Grid& grid) {
 
 // The arrays of restart s.
 __device__ __forceinline__ FastCenters fast_of(const FastCenters& all, idx s, int k, int d) {
+    if (!all.centers) return all;
     return FastCenters{all.centers + s * k * d, all.norms + s * k, all.doubt + s * 3};
 }
 __device__ __forceinline__ Restarts restart_of(const Restarts& all, idx s, int k, const Limits& limits) {
@@ -39,6 +40,7 @@ __device__ __forceinline__ Restarts restart_of(const Restarts& all, idx s, int k
 // `widest` is shared and holds a double that sorts like its bits.
 __device__ void make_fast(const double* centers, const FastCenters& fast, const double* offset, int k, int d,
                           const Doubt& doubt, word* widest) {
+    if (!fast.centers) return;  // the next assign makes halves of them
     if (threadIdx.x == 0) *widest = 0;
     __syncthreads();
     for (int a = threadIdx.x; a < k; a += blockDim.x) {

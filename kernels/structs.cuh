@@ -35,7 +35,7 @@ struct Grid {
     double key_scale;      // brings squared distances to at most 2^KEY_BITS
 };
 
-// Centres in the type of the points, for fast distances.
+// Centres in the type of the points, for fast distances; all null where tensor cores take HalfCenters instead.
 struct FastCenters {
     real* centers;  // (R, K, d) relative to the offset, times Doubt.unit
     real* norms;    // (R, K) squared
@@ -73,6 +73,7 @@ struct Doubt {
     double fast;   // relative error of fast distances,
     double exact;  // of canonical ones,
     double floor;  // and what underflow may add
+    double half;   // HalfCenters.unit
 };
 
 // The state of a search between two iterations, and where its trace goes; of R restarts, or of one (restart_of).

@@ -86,6 +86,7 @@ unsigned long long hostcuda_collective(int kind, unsigned mask, unsigned long lo
 void hostcuda_access(const void* address, size_t bytes, int access);
 void hostcuda_fence();
 unsigned hostcuda_halves(float low, float high);  // cvt.rn.f16x2.f32
+float hostcuda_half_value(unsigned bits);          // cvt.f32.f16
 [[noreturn]] void hostcuda_trap(const char* what, int line);
 int printf(const char* format, ...);
 }

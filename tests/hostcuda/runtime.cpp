@@ -253,6 +253,7 @@ unsigned long long hostcuda_collective(int kind, unsigned mask, unsigned long lo
 }
 
 unsigned hostcuda_halves(float low, float high) { return half_bits(low) | half_bits(high) << 16; }
+float hostcuda_half_value(unsigned bits) { return (float)half_value(bits); }
 void hostcuda_set_mma(int mode) { mma_mode = mode; }
 void hostcuda_set_seed(uint64_t value) { seed = value, launches = 0; }
 

@@ -7,26 +7,24 @@ from typing import Any
 import cupy
 import numpy as np
 
-from gputabu.backend.arithmetic.certified import floor, unit_for
-from gputabu.backend.arithmetic.constants import CUDA_DOUBT_TERMS, DOUBT_FACTOR, LIMB
+from gputabu.backend.arithmetic.constants import LIMB
 from gputabu.backend.arithmetic.fixed_point import power
 from gputabu.backend.arithmetic.keys import NO_KEY
 from gputabu.backend.contract import FAR, Assignment
-from gputabu.backend.cuda import shapes, structs
+from gputabu.backend.cuda import structs
+from gputabu.backend.cuda.assign import CudaAssign
 from gputabu.backend.cuda.device import filled, on_device, to_device
 from gputabu.backend.cuda.hartigan import CudaHartigan
-from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.reassignment import CudaReassignment
 from gputabu.backend.cuda.relocation import CudaRelocation
 from gputabu.backend.cuda.search import CudaLoops
 from gputabu.backend.cuda.seeding import CudaSeeding
-from gputabu.backend.cuda.shapes import REGISTER_D, THREADS
 from gputabu.backend.cuda.tabu_argmin import CudaTabuArgmin
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
 
 
-class CudaBackend(CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
+class CudaBackend(CudaAssign, CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
     """A data set on a GPU. See `gputabu.backend.contract.Backend` for what each pass promises."""
 
     name = "cuda"
@@ -74,6 +72,17 @@ class CudaBackend(CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, Cud
         changed = cupy.zeros(r, np.int64)
         self._assign(centers, labels, totals, changed, self.device_grid, self.grid.offset)
         return Assignment(totals.get(), changed.get())
+
+    def _assign(
+        self, centers: np.ndarray, labels: Any, totals: Any, changed: Any, grid: structs.Grid, offset: np.ndarray
+    ) -> None:
+        """Labels of all chunks by the nearest of `centers`; `offset` is that of the grid, on the host."""
+        device_centers, ready = to_device(centers), self.empty_centers(*centers.shape[:2])
+        doubt = self.doubt(offset, centers)
+        self.make_fast(device_centers, ready.fast, grid.offset, doubt)
+        for chunk in self.chunks:
+            self.launch_assign(chunk, device_centers, ready, grid, labels, totals, changed, None, doubt)
+        self.adapted(device_centers, ready, grid.offset, doubt)
 
     @on_device
     def spreads_partial(self, centers: np.ndarray, labels: Any, exponent: int) -> np.ndarray:
@@ -141,69 +150,3 @@ class CudaBackend(CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, Cud
         self.launch("labels.cu", "labels_of", self.spread(len(rows)), (
             labels[restart], cupy.asarray(rows), found, self.points.n, 1, len(rows)))  # fmt: skip
         return found.get()
-
-    # -- launches that a search shares -------------------------------------------------------------
-
-    def doubt(self, offset: np.ndarray, centers: np.ndarray) -> structs.Doubt:
-        """How far fast distances to such centres can be trusted."""
-        dtype, d = self.points.dtype, self.points.d
-        unit = unit_for(float(np.abs(centers - offset).max()), dtype)
-        fast, exact = (DOUBT_FACTOR * (d + CUDA_DOUBT_TERMS) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
-        return structs.Doubt(unit, float(fast), float(exact), floor(d, unit, dtype))
-
-    def empty_fast(self, r: int, k: int) -> structs.FastCenters:
-        return structs.FastCenters.empty(r, k, self.points.d, self.points.dtype)
-
-    def make_fast(self, centers: Any, fast: structs.FastCenters, offset: Any, doubt: structs.Doubt) -> None:
-        """Write the fast form of device centres (R, K, d)."""
-        r, k, d = centers.shape
-        self.launch("fast_centers.cu", "fast_centers", (r,), (centers, fast, offset, k, d, doubt))
-
-    def _assign(
-        self, centers: np.ndarray, labels: Any, totals: Any, changed: Any, grid: structs.Grid, offset: np.ndarray
-    ) -> None:
-        """Labels of all chunks by the nearest of `centers`; `offset` is that of the grid, on the host."""
-        r, k, _ = centers.shape
-        device_centers, fast = to_device(centers), self.empty_fast(r, k)
-        doubt = self.doubt(offset, centers)
-        self.make_fast(device_centers, fast, grid.offset, doubt)
-        for chunk in self.chunks:
-            self.launch_assign(chunk, device_centers, fast, grid, labels, totals, changed, None, doubt.unit)
-
-    def launch_assign(
-        self, chunk: DeviceChunk, centers: Any, fast: structs.FastCenters, grid: structs.Grid, labels: Any, totals: Any,
-        changed: Any, done: Any, unit: float,
-    ) -> None:  # fmt: skip
-        """Assign the points of a chunk; without totals only labels are wanted, and none are there before."""
-        whole = structs.Shape(*centers.shape)
-        count = self._restarts_at_once(whole)
-        for first in range(0, whole.r, count):
-            here = slice(first, first + count)
-            shape = whole._replace(r=min(count, whole.r - first))
-            for part in self.parts(chunk, shapes.assign_work(shape)):
-                self._launch_assign(part, shape, totals is not None, (
-                    part.X, part.weights, centers[here], structs.FastCenters(*(array[here] for array in fast)),
-                    labels[here], None if totals is None else totals[here], changed[here],
-                    None if done is None else done[here], grid, self.rows_of(part), shape, unit,
-                    totals is None))  # fmt: skip
-
-    def _restarts_at_once(self, shape: structs.Shape) -> int:
-        """How many of R restarts one launch has: what shared memory and, by one point per thread, a watchdog allow."""
-        r, k, d = shape
-        if self.watched:
-            r = min(r, max(1, shapes.LAUNCH_WORK // (self.blocks * THREADS * k * d)))
-        if d > REGISTER_D:
-            return r
-        room = self.room("assign.cu", "assign", D=d)
-        return shapes.restarts_at_once(room, shape._replace(r=r), self.n_columns, self.points.dtype)
-
-    def _launch_assign(self, chunk: DeviceChunk, shape: structs.Shape, summed: bool, args: tuple[Any, ...]) -> None:
-        sizes = (chunk.n, shape, self.n_columns, self.points.dtype, self.blocks, summed)
-        if shape.d > REGISTER_D:
-            file, name = "assign_tiled.cu", "assign_tiled"
-            form = shapes.assign_tiled(self.room(file, name), *sizes)
-            self.launch(file, name, form.grid, (*args, form.private), form.shared)
-        else:
-            form = shapes.assign(self.room("assign.cu", "assign", D=shape.d), *sizes)
-            self.launch("assign.cu", "assign", form.grid, (*args, form.span, form.private), form.shared,
-                        form.threads, D=shape.d)  # fmt: skip

@@ -69,7 +69,12 @@ class DeviceBackend(BackendBase):
 
     def __exit__(self, *_: object) -> None:
         self.stream.synchronize()
-        for name in ("chunks", "device_grid", "loops"):  # at once: `loops` knows us, and the next fit needs the memory
+        for name in (
+            "chunks",
+            "device_grid",
+            "loops",
+            "lists",
+        ):  # at once: `loops` knows us, and the next fit needs the memory
             self.__dict__.pop(name, None)
         self._return_streams()
 

@@ -47,6 +47,7 @@ class DeviceDescent:
         backend, settings = self.backend, self.settings
         self._allocate()
         self._iteration()  # compiles what the capture must not
+        self.ready = backend.adapted(self.state.centers, self.ready, backend.device_grid.offset, self.doubt)
         if settings.traced:
             self.state.current[:, 0] = cupy.asarray(backend.objective(self.start, self.labels))
         every = poll
@@ -86,13 +87,13 @@ class DeviceDescent:
             current=upload(np.full((r, t + 1), np.nan)) if traced else None,
             moves=upload(np.full((r, t), -1, np.int64)) if traced else None,
         )
-        self.fast = backend.empty_fast(r, k)
-        backend.make_fast(self.state.centers, self.fast, backend.device_grid.offset, self.doubt)
+        self.ready = backend.empty_centers(r, k)
+        backend.make_fast(self.state.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
 
     def _iteration(self) -> None:
         self.backend.launch_assign(
-            self.chunk, self.state.centers, self.fast, self.backend.device_grid, self.labels, self.totals, self.changed,
-            self.state.done, self.doubt.unit)  # fmt: skip
+            self.chunk, self.state.centers, self.ready, self.backend.device_grid, self.labels, self.totals,
+            self.changed, self.state.done, self.doubt)  # fmt: skip
         self._step(self.totals, 0)
 
     def _step(self, lent: cupy.ndarray, turn: int) -> None:
@@ -101,7 +102,7 @@ class DeviceDescent:
         backend.launch("lloyd_loop.cu", "lloyd_means", backend.spread(r * k), (
             self.totals, lent, self.state, grid, self.shape, weighted, turn))  # fmt: skip
         backend.launch("lloyd_loop.cu", "lloyd_step", (r,), (
-            self.totals, self.changed, self.state, self.fast, grid, self.doubt, self.limits, self.shape, weighted,
+            self.totals, self.changed, self.state, self.ready.fast, grid, self.doubt, self.limits, self.shape, weighted,
             turn))  # fmt: skip
 
     def _step_by_host(self, waiting: np.ndarray) -> None:

@@ -169,9 +169,10 @@ class DeviceSearch:
         self.centroids = cupy.empty((r, k, d), np.float64)
         self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
         self.scratch = cupy.empty((r, 2, k), np.int64)
-        self.fast = backend.empty_fast(r, k)
-        backend.make_fast(self.centers, self.fast, backend.device_grid.offset, self.doubt)
+        self.ready, offset = backend.empty_centers(r, k), backend.device_grid.offset
+        backend.make_fast(self.centers, self.ready.fast, offset, self.doubt)
         self._iteration()  # judges the start; compiles what the capture must not
+        self.ready = backend.adapted(self.centers, self.ready, offset, self.doubt)
         stream, graph = backend.stream, captured(backend.stream, self._iteration)
         monitor = self.settings.monitor
         for iteration in range(1, self.limits.max_iter + 1):
@@ -187,8 +188,8 @@ class DeviceSearch:
         backend, restarts, (r, k, d) = self.backend, self.restarts, self.shape
         grid, doubt, n = backend.device_grid, self.doubt, backend.points.n
         backend.launch_assign(
-            self.chunk, self.centers, self.fast, grid, self.labels, self.totals, self.changed, restarts.done,
-            doubt.unit)  # fmt: skip
+            self.chunk, self.centers, self.ready, grid, self.labels, self.totals, self.changed, restarts.done,
+            doubt)  # fmt: skip
         backend.launch("iteration.cu", "prepare", backend.spread(r * k * max(d, self.limits.capacity)), (
             self.totals, self.centers, self.centroids, self.labels, self.stamps, self.costs, self.keys, restarts, grid,
             self.limits, self.shape, n, backend.weighted))  # fmt: skip
@@ -196,8 +197,8 @@ class DeviceSearch:
             self.chunk, self.centroids, self.labels, self.costs, self.keys, self.stamps, restarts.age,
             done=restarts.done)  # fmt: skip
         backend.launch("iteration.cu", "step", (r,), (
-            self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers, self.fast,
-            self.scratch, restarts, grid, doubt, self.limits, self.shape, n))  # fmt: skip
+            self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers,
+            self.ready.fast, self.scratch, restarts, grid, doubt, self.limits, self.shape, n))  # fmt: skip
 
     def _report(self) -> None:
         """Tell how far the restarts are."""

@@ -95,6 +95,44 @@ class FastCenters(NamedTuple):
         return cls(*(cupy.empty(shape, dtype) for shape in ((r, k, d), (r, k), (r, 3))))
 
 
+class HalfCenters(NamedTuple):
+    """Centres as halves, for products on tensor cores."""
+
+    words: Any
+    norms: Any
+    unit: float
+
+    @classmethod
+    def empty(cls, r: int, words: int, padded: int) -> HalfCenters:
+        """Room for R restarts; what is padding is zero, and infinitely far away."""
+        return cls(cupy.zeros((r, words), np.uint32), upload(np.full((r, padded), np.inf, np.float32)), 1.0)
+
+
+class HalfDoubt(NamedTuple):
+    """How far scores on tensor cores can be trusted."""
+
+    product: float
+    square: float
+    exact: float
+    flat: float
+
+
+class DoubtList(NamedTuple):
+    """Points in doubt, of each restart."""
+
+    rows: Any
+    limits: Any
+    count: Any
+    seen: Any
+    tickets: Any
+
+    @classmethod
+    def empty(cls, r: int, n: int) -> DoubtList:
+        """Room for all of n points."""
+        numbers = (cupy.zeros(size, np.uint32) for size in (r, r, 1))
+        return cls(cupy.empty(r * n, np.int32), cupy.empty(r * n, np.float32), *numbers)
+
+
 class Doubt(NamedTuple):
     """How far fast distances can be trusted."""
 
@@ -102,6 +140,7 @@ class Doubt(NamedTuple):
     fast: float
     exact: float
     floor: float
+    half: float
 
 
 class Restarts(NamedTuple):
