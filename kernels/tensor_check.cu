@@ -2,9 +2,9 @@
 // than tensor.cuh says would give wrong scores that no bound of doubt notices.
 #include "tensor.cuh"
 
-// Entries of the factors: small integers, so that all sums are exact.
+// Entries of the factors: small integers, so that all sums are exact. 8 rows on is another than 8 depths on.
 __device__ __forceinline__ float entry(int row, int depth, int salt) {
-    return (float)((row * 37 + depth * 101 + salt * 17) % 64 - 31);
+    return (float)((row * 37 + depth * 99 + salt * 17) % 64 - 31);
 }
 
 // wrong (1) in/out, += sums that differ, also of halves so small that they are denormal. grid = (1), block = (32).

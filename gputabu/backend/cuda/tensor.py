@@ -101,6 +101,7 @@ class TensorForm(NamedTuple):
 
 def candidates(k: int, d: int, words: int) -> list[TensorForm]:
     """Forms for a shape, the best first; which fits depends on the device."""
+
     def form(mi: int, ni: int, warps_m: int, qs: int) -> TensorForm:
         few = k <= 8 * (WARPS // warps_m)
         return TensorForm(mi, 1 if few else ni, warps_m, qs, words, d)
