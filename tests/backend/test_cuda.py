@@ -278,6 +278,7 @@ def test_rows_beyond_31_bits(knobs):
     """N·d and N·R past 2^31, over memory that is reserved and barely touched."""
     import cupy
 
+    from gputabu.backend.cuda import shapes
     from gputabu.backend.cuda.launch import launch
     from gputabu.backend.cuda.structs import Chunk, Grid, Shape
 
