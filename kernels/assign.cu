@@ -19,6 +19,9 @@
 #define WIDE 16
 // Points of a thread: x' and four scores of each must fit its registers (gputabu.backend.cuda.shapes.assign_points).
 #define P (D * sizeof(real) * sizeof(real) <= 256 ? 4 : D * sizeof(real) <= 128 ? 2 : 1)
+// Blocks that the registers of a multiprocessor have room for; with more, some architecture spills.
+#define SIZE (D * P * sizeof(real) * sizeof(real))
+#define BLOCKS (SIZE <= 128 ? 5 : SIZE <= 256 ? 4 : SIZE <= 640 ? 3 : 2)
 #define STRIDE (D | 1)       // of rows in shared memory; odd: they begin in different banks
 #define GROUP (4 * (D + 1))  // four centres: their norms, then their first coordinates, their second ones, …
 #define OWN (32 * P)         // points of a warp
@@ -140,21 +143,15 @@ __device__ void decide(const int* list, const real* limits, int count, const rea
     for (int t = 0; t < count; ++t) {  // trips: OWN * doubt / max(1e-9, 1 - (1 - doubt) ** OWN)
         const int row = list[t];
         const real limit = limits[t];
-        const int own = lane < D ? lane : 0;
-        const real coordinate = relative(rows[row * STRIDE + own], tables.offset[own], tables.unit);
-        real x[D];
-#pragma unroll
-        for (int j = 0; j < D; ++j) x[j] = __shfl_sync(~0u, coordinate, j);
+        const int j_own = lane < D ? lane : 0;
+        const real coordinate = relative(rows[row * STRIDE + j_own], tables.offset[j_own], tables.unit);
 #pragma unroll 1
         for (int first = 0; first < k; first += 32) {  // trips: ceil(k / 32)
-            const int a = first + lane;
-            bool rival = false;
-            if (a < k) {
-                real dot = 0;
+            const int a = min(first + lane, k - 1);
+            real dot = 0;
 #pragma unroll
-                for (int j = 0; j < D; ++j) dot += near[(idx)a * D + j] * x[j];
-                rival = !(norms[a] - 2 * dot > limit);
-            }
+            for (int j = 0; j < D; ++j) dot += near[(idx)a * D + j] * __shfl_sync(~0u, coordinate, j);
+            const bool rival = first + lane < k && !(norms[a] - 2 * dot > limit);
             const unsigned mask = __ballot_sync(~0u, rival);
             const int at = pending + __popc(mask & ((1u << lane) - 1));
             if (rival) pairs[2 * at] = row, pairs[2 * at + 1] = a;
@@ -219,7 +216,8 @@ __device__ __forceinline__ void move_column(const Sums& sums, idx to, idx from, 
 // done     (R)         in   or null: restarts to leave alone
 // span: groups of four centres that shared memory has room for; private_totals: the totals are there, and are added up
 // at the end. Blocks stride over tiles of points. grid = (any), block = (THREADS). Ties: lowest k.
-extern "C" __global__ void assign(const real* __restrict__ X, const double* __restrict__ weight,
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+assign(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ centers, FastCenters fast, int* __restrict__ labels,
                                   idx* __restrict__ totals, idx* __restrict__ changed, const int* __restrict__ done,
                                   Grid grid, Chunk chunk, Shape shape, double unit, int fresh, int span,
@@ -325,22 +323,21 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
                     found[p] = 4 * (a + at[p]) + lead.found;
                 }
             }
-            bool unsure[P], any = false;
-            real most[P];
+            unsigned unsure = 0;  // a bit for each point of the thread
 #pragma unroll
             for (int p = 0; p < P; ++p) {
                 const real bound = doubts[3 * s] + norm[p] * (doubts[3 * s + 1] + norm[p] * doubts[3 * s + 2]);
-                unsure[p] = k > 1 && 32 * p + lane < count && !(second[p] - best[p] > bound);  // or not a number
-                most[p] = best[p] + bound;
-                any = any || unsure[p];
+                const bool certain = second[p] - best[p] > bound;  // not where one is not a number
+                unsure |= (unsigned)(k > 1 && 32 * p + lane < count && !certain) << p;
+                best[p] += bound;
             }
-            if (__any_sync(~0u, any)) {  // share: 1 - (1 - doubt) ** OWN
+            if (__any_sync(~0u, unsure)) {  // share: 1 - (1 - doubt) ** OWN
                 int listed = 0;
 #pragma unroll
                 for (int p = 0; p < P; ++p) {
-                    const unsigned mask = __ballot_sync(~0u, unsure[p]);
+                    const unsigned mask = __ballot_sync(~0u, unsure >> p & 1);
                     const int place = listed + __popc(mask & ((1u << lane) - 1));
-                    if (unsure[p]) mine[place] = 32 * p + lane, limit[place] = most[p];
+                    if (unsure >> p & 1) mine[place] = 32 * p + lane, limit[place] = best[p];
                     listed += __popc(mask);
                 }
                 const idx begin = (idx)s * k;
@@ -348,10 +345,10 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
                        tables, pairs, picked);
 #pragma unroll
                 for (int p = 0; p < P; ++p)
-                    if (unsure[p]) found[p] = picked[32 * p + lane];
+                    if (unsure >> p & 1) found[p] = picked[32 * p + lane];
                 __syncwarp();
             }
-            any = false;
+            bool any = false;
 #pragma unroll
             for (int p = 0; p < P; ++p) any = any || (32 * p + lane < count && found[p] != old[p]);
             if (!__any_sync(~0u, any)) continue;  // beyond: 1 - (1 - changed) ** OWN
@@ -369,8 +366,8 @@ extern "C" __global__ void assign(const real* __restrict__ X, const double* __re
                 listed += __popc(mask);
             }
             if (lane == 0) atomicAdd(moves + s, (unsigned)listed);
-            if (!totals) continue;
             __syncwarp();
+            if (!totals) continue;
             const Sums sums = {local_totals, totals, private_totals != 0};
 #pragma unroll 1
             for (int t = lane; t < listed * (D + 1); t += 32) {  // trips: max(1, P * changed * (D + 1))

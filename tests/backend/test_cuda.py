@@ -278,6 +278,7 @@ def test_rows_beyond_31_bits(knobs):
     """N·d and N·R past 2^31, over memory that is reserved and barely touched."""
     import cupy
 
+    from gputabu.backend.cuda import shapes
     from gputabu.backend.cuda.launch import launch
     from gputabu.backend.cuda.structs import Chunk, Grid, Shape
 
@@ -299,10 +300,12 @@ def test_rows_beyond_31_bits(knobs):
         grid, doubt = Grid(cupy.zeros(1, np.float64)), opened.doubt(np.zeros(1), centers)
         opened.make_fast(where, fast, grid.offset, doubt)
         changed = cupy.zeros(2, np.int64)
+        shape = Shape(2, 2, 1)
+        form = shapes.assign(48 << 10, 512, shape, 3, np.dtype(np.float32), 1, False)
         launch(
-            "assign.cu", "assign", np.dtype(np.float32), (4,), 128,
-            (tail, None, where, fast, labels, None, changed, None, grid, Chunk(512, n - 512, n), Shape(2, 2, 1),
-             doubt.unit, 0, 0, 0), 4096, D=1,
+            "assign.cu", "assign", np.dtype(np.float32), form.grid, form.threads,
+            (tail, None, where, fast, labels, None, changed, None, grid, Chunk(512, n - 512, n), shape,
+             doubt.unit, 0, form.span, 0), form.shared, D=1,
         )  # fmt: skip
         assert changed.get().tolist() == [512, 512]
         assert (labels[1, n - 512 :].get() == 0).all()
