@@ -195,6 +195,7 @@ def chosen(usages: Iterable[Usage]) -> list[Usage]:
     """A row per kernel, and per restarts that share a read in `survey`."""
     rows = [u for u in usages if u.arch == TABLE_ARCH and u.real == TABLE_REAL]
     rows = [u for u in rows if not u.defines.startswith("D=") or u.defines == f"D={TABLE_D}"]
+    rows = [u for u in rows if "WIDTH=" not in u.defines or u.defines.endswith(f"WIDE=0, WIDTH={TABLE_D}")]
     return sorted(rows, key=lambda u: (list(ABOUT).index(u.kernel) if u.kernel in ABOUT else 0, u.defines))
 
 

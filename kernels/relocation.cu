@@ -5,13 +5,15 @@
 // centers  (R, K, d)   in   K >= 2
 // which    (m)         in   the restarts to look at
 // nearest              out
+// done     (R)         in   or null: restarts to leave alone
 // One thread per (restart, point), striding. grid = (any), block = (any), no shared memory. Ties: lowest number.
 extern "C" __global__ void nearest_two(const real* __restrict__ X, const double* __restrict__ centers,
-                                       const idx* __restrict__ which, NearestTwo nearest, Chunk chunk, idx m, int k,
-                                       int d) {
+                                       const idx* __restrict__ which, NearestTwo nearest, const int* __restrict__ done,
+                                       Chunk chunk, idx m, int k, int d) {
     const idx n = chunk.n;
     for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * n; t += (idx)gridDim.x * blockDim.x) {
         const idx s = which[t / n], i = t % n, at = s * chunk.pitch + chunk.start + i;
+        if (done && done[s]) continue;
         const double* c = centers + s * k * d;
         double low = __longlong_as_double(0x7FF0000000000000LL), next = low;
         int a = 0, b = 0;
@@ -36,9 +38,11 @@ extern "C" __global__ void nearest_two(const real* __restrict__ X, const double*
 extern "C" __global__ void reassign(const real* __restrict__ X, const double* __restrict__ weight,
                                     const double* __restrict__ mass, const idx* __restrict__ which, NearestTwo nearest,
                                     int* __restrict__ labels, idx* __restrict__ totals, idx* __restrict__ changed,
-                                    idx* __restrict__ costs, Grid grid, Chunk chunk, int k, int d) {
+                                    idx* __restrict__ costs, const int* __restrict__ done, Grid grid, Chunk chunk,
+                                    int k, int d) {
     const int columns = columns_of(d, weight);
     const idx s = which[blockIdx.x], n = chunk.n;
+    if (done && done[s]) return;
     const double *near = nearest.near, *far = nearest.far;
     idx sums[3] = {0, 0, 0};
     for (idx i = (idx)blockIdx.y * blockDim.x + threadIdx.x; i < n; i += (idx)gridDim.y * blockDim.x) {
@@ -91,12 +95,14 @@ __device__ void add_limbs(idx* sums, double value, idx sign) {
 // One thread per (restart, point), striding. grid = (any), block = (any), no shared memory.
 extern "C" __global__ void swap_gains(const real* __restrict__ X, const double* __restrict__ weight,
                                       const double* __restrict__ candidates, NearestTwo nearest,
-                                      idx* __restrict__ loss, idx* __restrict__ change, Chunk chunk, Shape shape,
-                                      int trials, double cost_scale) {
+                                      idx* __restrict__ loss, idx* __restrict__ change,
+                                      const int* __restrict__ done, Chunk chunk, Shape shape, int trials,
+                                      double cost_scale) {
     const int k = shape.k, d = shape.d;
     const idx n = chunk.n, r = shape.r;
     for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < r * n; t += (idx)gridDim.x * blockDim.x) {
         const idx s = t / n, i = t % n, at = s * chunk.pitch + chunk.start + i;
+        if (done && done[s]) continue;
         const double w = weight ? weight[i] : 1.0, d1 = nearest.near[at], d2 = nearest.far[at];
         const int label = nearest.first[at];
         const double lost = __dmul_rn(__dmul_rn(__dsub_rn(d2, d1), w), cost_scale);

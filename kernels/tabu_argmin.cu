@@ -1,14 +1,43 @@
 // survey: squared distance of every point to the centre of its cluster: J, and per cluster the best free points.
 //
-// X is read once for up to RG restarts (-DRG=1 or 8): 32 coordinates of a tile of points at a time go through shared
-// memory, and every thread adds them up for its point in the order of j.
+// X is read once for up to RG restarts (-DRG=1 or 8). A warp has 32 points, and WIDTH coordinates of them at a time. Its
+// lanes go over these 32·WIDTH numbers as they lie in memory, so that points and centres are read in whole lines, and
+// leave (x − c)² in shared memory; then every lane adds up those of its point in the order of j. Of d > 16 coordinates
+// (-DWIDE=1) a tile is a part; otherwise WIDTH is d, which the compiler then knows.
+#include "limbs.cuh"
 #include "structs.cuh"
-#define WIDTH 32
 
 #define SURVEY_SHARED(ARRAY)                                        \
+    ARRAY(double, all_terms, threads * (WIDTH | 1))                 \
     ARRAY(double, local_centers, resident * group * k * d)          \
     ARRAY(word, local_keys, private_keys * group * k)               \
-    ARRAY(real, tile, threads * (WIDTH + 1))
+    ARRAY(int, all_owners, threads * RG)
+#define STRIDE (WIDTH | 1)  // of a point's terms; odd: they begin in different banks
+
+// Terms of 32 points: x has every 32nd number of the tile from that of this lane on; owners, where the centres begin.
+__device__ __forceinline__ void find_terms(const real (&x)[WIDTH], const double* __restrict__ centers, const int* owners,
+                                           double* terms, int column, int d) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int t = 0; t < WIDTH; ++t) {
+        const int row = (32 * t + lane) / WIDTH, j = (32 * t + lane) % WIDTH;
+        const double c = column + j < d ? centers[owners[row] + column + j] : 0.0;
+        const double diff = __dsub_rn(widened(x[t]), c);
+        terms[row * STRIDE + j] = __dmul_rn(diff, diff);
+    }
+}
+
+// The same for numbers that `widened` cannot take; they are rare, and read again.
+__device__ __noinline__ void find_odd_terms(const real* X, const double* centers, const int* owners, double* terms,
+                                            int column, int d, int count) {
+#pragma unroll 1
+    for (int t = threadIdx.x % 32; t < 32 * WIDTH; t += 32) {
+        const int row = t / WIDTH, j = t % WIDTH;
+        if (row >= count || column + j >= d) continue;
+        const double diff = __dsub_rn(widen(X[(idx)row * d + column + j]), centers[owners[row] + column + j]);
+        terms[row * STRIDE + j] = __dmul_rn(diff, diff);
+    }
+}
 
 // X        (n, d)        in   rows of the chunk
 // weight   (n)           in   or null; points of weight zero are never free
@@ -21,8 +50,8 @@
 // keys     (R, K)        in/out or null: min of (d² rounded to float32) << 32 | row
 // done     (R)           in   or null
 // resident: the centres are held in shared memory; private_keys: the keys are, and are merged at the end.
-// One thread per point, blocks stride over tiles of blockDim.x points. grid = (ceil(R / RG), any), block = (any).
-// Ties: lowest row.
+// 32 points per warp, striding. grid = (ceil(R / RG), any), block = (a multiple of 32). Ties: lowest row.
+// bytes: n * (4 * d * ceil(r / RG) + 8 * r)
 extern "C" __global__ void survey(const real* __restrict__ X, const double* __restrict__ weight,
                                   const double* __restrict__ centers, const int* __restrict__ labels,
                                   const int* __restrict__ stamps, const int* __restrict__ age,
@@ -30,73 +59,99 @@ extern "C" __global__ void survey(const real* __restrict__ X, const double* __re
                                   word* __restrict__ keys, const int* __restrict__ done, Chunk chunk, Shape shape,
                                   double cost_scale, double key_scale, int resident, int private_keys) {
     __shared__ idx sums[RG][3];
-    const int k = shape.k, d = shape.d, threads = blockDim.x;
+    const int k = shape.k, d = WIDE ? shape.d : WIDTH, threads = blockDim.x;
     const int first = blockIdx.x * RG, group = min(RG, shape.r - first);  // restarts of this block
     const idx n = chunk.n, start = chunk.start, pitch = chunk.pitch;
+    unsigned live = 0;  // those that are not done, as bits
+#pragma unroll
+    for (int s = 0; s < RG; ++s)
+        if (s < group && !(done && done[first + s])) live |= 1u << s;
+    if (!live) return;
     DYNAMIC_SHARED(char, carved);
     SURVEY_SHARED(CARVE)
+    const double* table = centers + (idx)first * k * d;
+    word* least = private_keys ? local_keys : keys + (idx)first * k;
     if (resident)
-        for (int t = threadIdx.x; t < group * k * d; t += threads) local_centers[t] = centers[(idx)first * k * d + t];
+#pragma unroll 1
+        for (int t = threadIdx.x; t < group * k * d; t += threads) local_centers[t] = table[t];
     if (private_keys)
+#pragma unroll 1
         for (int t = threadIdx.x; t < group * k; t += threads) local_keys[t] = NO_KEY;
-    for (int t = threadIdx.x; t < RG * 3; t += threads) sums[t / 3][t % 3] = 0;
-    const double* table = resident ? local_centers : centers + (idx)first * k * d;
+    if (threadIdx.x < RG * 3) sums[threadIdx.x / 3][threadIdx.x % 3] = 0;
+    __syncthreads();
+    const int lane = threadIdx.x % 32;
+    double* terms = all_terms + (threadIdx.x - lane) * STRIDE;  // of this warp
+    int* owners = all_owners + (threadIdx.x - lane) * RG;
+    const Power cost_power = power_of(cost_scale), key_power = power_of(key_scale);
     idx limbs[RG][3];  // of the points of this thread
 #pragma unroll
     for (int s = 0; s < RG; ++s) limbs[s][0] = limbs[s][1] = limbs[s][2] = 0;
 
-    for (idx base = (idx)blockIdx.y * threads; base < n; base += (idx)gridDim.y * threads) {
-        const idx i = base + threadIdx.x;
+#pragma unroll 1
+    for (idx base = ((idx)blockIdx.y * threads + threadIdx.x) / 32 * 32; base < n; base += (idx)gridDim.y * threads) {
+        const int count = (int)min((idx)32, n - base);
+        const idx i = base + min(lane, count - 1), at = first * pitch + start + i;  // the last lanes repeat a point
+        int label[RG];
         double square[RG];
-        const double* center[RG];
+        __syncwarp();  // the owners before have been read
 #pragma unroll
         for (int s = 0; s < RG; ++s) {
+            label[s] = live >> s & 1u ? labels[at + s * pitch] : 0;
+            owners[32 * s + lane] = (s * k + label[s]) * d;
             square[s] = 0.0;
-            const bool live = s < group && i < n && !(done && done[first + s]);
-            center[s] = live ? table + ((idx)s * k + labels[(first + s) * pitch + start + i]) * d : 0;
         }
+#pragma unroll 1
         for (int column = 0; column < d; column += WIDTH) {
-            const int width = min(WIDTH, d - column);
-            __syncthreads();  // the tile before has been read, the tables are written
-            for (int t = threadIdx.x; t < threads * width; t += threads) {
-                const int row = t / width, j = t % width;
-                if (base + row < n) tile[row * (WIDTH + 1) + j] = X[(base + row) * d + column + j];
-            }
-            __syncthreads();
-            if (i < n)
-                for (int j = 0; j < width; ++j) {
-                    const double x = widen(tile[threadIdx.x * (WIDTH + 1) + j]);
+            real x[WIDTH];
+            bool odd = false;
 #pragma unroll
-                    for (int s = 0; s < RG; ++s)
-                        if (center[s]) square[s] = add_square(square[s], x, center[s][column + j]);
-                }
+            for (int t = 0; t < WIDTH; ++t) {
+                const int row = (32 * t + lane) / WIDTH, j = (32 * t + lane) % WIDTH;
+                x[t] = row < count && column + j < d ? X[base * d + (row * d + column + j)] : (real)0;
+                odd |= is_denormal(x[t]);
+            }
+#pragma unroll
+            for (int s = 0; s < RG; ++s) {
+                if (!(live >> s & 1u)) continue;
+                __syncwarp();  // the terms before have been read, the owners are written
+                if (resident) find_terms(x, local_centers, owners + 32 * s, terms, column, d);
+                else find_terms(x, table, owners + 32 * s, terms, column, d);
+                if (odd)  // share: 0
+                    find_odd_terms(X + base * d, table, owners + 32 * s, terms, column, d, count);
+                __syncwarp();
+#pragma unroll
+                for (int j = 0; j < WIDTH; ++j) square[s] = __dadd_rn(square[s], terms[lane * STRIDE + j]);
+            }
         }
+        if (lane >= count) continue;
+        const double w = weight ? weight[i] : 1.0;
 #pragma unroll
         for (int s = 0; s < RG; ++s) {
-            if (!center[s]) continue;
-            const idx cluster = (center[s] - table) / d;  // restart·K + label
-            double v = square[s];
-            if (weight) v = __dmul_rn(v, weight[i]);
-            v = __dmul_rn(v, cost_scale);
-            limbs[s][0] += next_limb(v);
-            limbs[s][1] += next_limb(v);
-            limbs[s][2] += next_limb(v);
-            if (!keys || (weight && weight[i] <= 0.0)) continue;
-            if (stamps && stamps[(first + s) * pitch + start + i] == age[first + s]) continue;
-            const word key = (word)float_bits(__dmul_rn(square[s], key_scale)) << 32 | (word)(start + i);
+            if (!(live >> s & 1u)) continue;
+            add_limbs(limbs[s], weight ? __dmul_rn(square[s], w) : square[s], cost_power);
+            if (!keys || !(w > 0.0)) continue;
+            if (stamps && stamps[at + s * pitch] == age[first + s]) continue;
+            // Only a new least key needs an atomic; another thread may have lowered it since.
+            const int cluster = s * k + label[s];
+            const unsigned known = ((const volatile unsigned*)(least + cluster))[1];
+            if (rebiased(square[s], key_power) > (int)(known >> 3)) continue;  // beyond: 0.01
+            const word key = (word)key_of(square[s], key_power) << 32 | (word)(start + i);
             if (bar && key <= bar[(idx)first * k + cluster]) continue;
-            atomicMin(private_keys ? local_keys + cluster : keys + (idx)first * k + cluster, key);
+            atomicMin(least + cluster, key);
         }
     }
-    __syncthreads();
 #pragma unroll
     for (int s = 0; s < RG; ++s)
-        for (int l = 0; l < 3; ++l)
-            if (limbs[s][l]) add_to(&sums[s][l], limbs[s][l]);
+#pragma unroll
+        for (int l = 0; l < 3; ++l) {
+            const idx sum = warp_sum(limbs[s][l]);
+            if (lane == 0 && sum) add_to(&sums[s][l], sum);
+        }
     __syncthreads();
-    for (int t = threadIdx.x; t < group * 3; t += threads)
-        if (sums[t / 3][t % 3]) add_to(costs + first * 3 + t, sums[t / 3][t % 3]);
+    if (threadIdx.x < group * 3 && sums[threadIdx.x / 3][threadIdx.x % 3])
+        add_to(costs + first * 3 + threadIdx.x, sums[threadIdx.x / 3][threadIdx.x % 3]);
     if (private_keys)
+#pragma unroll 1
         for (int t = threadIdx.x; t < group * k; t += threads)
             if (local_keys[t] != NO_KEY) atomicMin(keys + (idx)first * k + t, local_keys[t]);
 }

@@ -265,8 +265,8 @@ def test_launch_shapes_of_every_device():
     for real in map(np.dtype, REALS):
         fixed = {
             "tiled": static("assign_tiled.cu", "assign_tiled", real),
-            "survey1": static("tabu_argmin.cu", "survey", real, RG=1),
-            "survey8": static("tabu_argmin.cu", "survey", real, RG=8),
+            "survey1": static("tabu_argmin.cu", "survey", real, **shapes.survey_defines(1, 32)),
+            "survey8": static("tabu_argmin.cu", "survey", real, **shapes.survey_defines(8, 32)),
             "trials": static("reassignment.cu", "try_labels", real),
             "assign": static("assign.cu", "assign", real, D=4),
         }

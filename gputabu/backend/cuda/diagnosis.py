@@ -14,7 +14,7 @@ import numpy as np
 from gputabu.backend.cuda import version
 from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
-from gputabu.backend.cuda.shapes import GROUP, REGISTER_D
+from gputabu.backend.cuda.shapes import GROUP, REGISTER_D, SPAN, survey_defines
 from gputabu.backend.cuda.sources import source, source_folder
 
 #: A kernel source and the constants it is compiled with.
@@ -28,11 +28,17 @@ def variants(widths: Sequence[int]) -> Iterator[Variant]:
     """Every source file in every form; `assign` has one for each number of coordinates, of which `widths`."""
     constants: dict[str, list[tuple[tuple[str, int], ...]]] = {
         "assign.cu": [(("D", d),) for d in widths if d <= REGISTER_D],
-        "tabu_argmin.cu": [(("RG", 1),), (("RG", GROUP),)],
+        "tabu_argmin.cu": [tuple(sorted(survey_defines(r, d).items())) for r, d in _survey_forms(widths)],
     }
     for path in sorted(source_folder().glob("*.cu")):
         for defines in constants.get(path.name, [()]):
             yield path.name, defines
+
+
+def _survey_forms(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Restarts and coordinates that take different forms of `survey`."""
+    for r in (1, GROUP):
+        yield from ((r, d) for d in (*(d for d in widths if d <= SPAN), 2 * SPAN))
 
 
 def compile_all(widths: Sequence[int] = (4, 16)) -> int:

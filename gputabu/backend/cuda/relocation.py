@@ -11,6 +11,7 @@ from gputabu.backend.arithmetic import rules
 from gputabu.backend.contract import Assignment, NearestTwo
 from gputabu.backend.cuda import structs
 from gputabu.backend.cuda.device import DeviceBackend, on_device, to_device
+from gputabu.backend.cuda.points import DeviceChunk
 
 
 class CudaRelocation(DeviceBackend):
@@ -18,15 +19,12 @@ class CudaRelocation(DeviceBackend):
 
     @on_device
     def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
-        r, k, d = centers.shape
-        nearest = self._no_nearest(r, k, d) if previous is None else previous
+        nearest = self._no_nearest(*centers.shape) if previous is None else previous
         stale = np.flatnonzero(rules.moved(centers, nearest.at).any(axis=1))  # restarts
         if len(stale):
-            device_centers, which = to_device(centers), cupy.asarray(stale)
-            for chunk in self.pieces(len(stale) * k * d):
-                self.launch("relocation.cu", "nearest_two", self.spread(len(stale) * chunk.n), (
-                    chunk.X, device_centers, which, _arrays(nearest), self.rows_of(chunk), len(stale), k,
-                    d))  # fmt: skip
+            device_centers, which, arrays = to_device(centers), cupy.asarray(stale), _arrays(nearest)
+            for chunk in self.chunks:
+                self.launch_nearest_two(chunk, device_centers, which, arrays)
             nearest.at[stale] = centers[stale]
         return nearest
 
@@ -34,26 +32,54 @@ class CudaRelocation(DeviceBackend):
     def reassign_partial(
         self, nearest: NearestTwo, labels: Any, mass: np.ndarray | None, active: np.ndarray
     ) -> tuple[Assignment, np.ndarray]:
-        (r, k, d), numbers = nearest.at.shape, np.flatnonzero(active)
+        (r, k, _), numbers, arrays = nearest.at.shape, np.flatnonzero(active), _arrays(nearest)
         totals, changed = cupy.zeros((r, k, self.n_columns), np.int64), cupy.zeros(r, np.int64)
         costs, device_mass = cupy.zeros((r, 3), np.int64), None if mass is None else to_device(mass)
-        which, grid = cupy.asarray(numbers), self.device_grid
-        for chunk in self.pieces(len(numbers) * d) if len(numbers) else ():
-            self.launch("relocation.cu", "reassign", (len(numbers), *self.spread(chunk.n)), (
-                chunk.X, chunk.weights, device_mass, which, _arrays(nearest), labels, totals, changed, costs, grid,
-                self.rows_of(chunk), k, d))  # fmt: skip
+        which = cupy.asarray(numbers)
+        for chunk in self.chunks if len(numbers) else ():
+            self.launch_reassign(chunk, device_mass, which, arrays, labels, totals, changed, costs)
         return Assignment(totals.get(), changed.get()), costs.get().T
 
     @on_device
     def swap_gains_partial(self, candidates: np.ndarray, nearest: NearestTwo) -> tuple[np.ndarray, np.ndarray]:
-        (r, t, d), k = candidates.shape, nearest.at.shape[1]
-        device_candidates, cost_scale = to_device(candidates), self.device_grid.cost_scale
+        (r, t, _), k = candidates.shape, nearest.at.shape[1]
+        device_candidates, arrays = to_device(candidates), _arrays(nearest)
         loss, change = cupy.zeros((r, k, 3), np.int64), cupy.zeros((r, t, k + 1, 3), np.int64)
-        for chunk in self.pieces(r * t * d):
-            self.launch("relocation.cu", "swap_gains", self.spread(r * chunk.n), (
-                chunk.X, chunk.weights, device_candidates, _arrays(nearest), loss, change, self.rows_of(chunk),
-                structs.Shape(r, k, d), t, cost_scale))  # fmt: skip
+        for chunk in self.chunks:
+            self.launch_swap_gains(chunk, device_candidates, arrays, loss, change)
         return loss.get(), change.get()
+
+    # -- launches that a search shares: all arrays are on the device; `done` (R) says which restarts to leave alone --
+
+    def launch_nearest_two(
+        self, chunk: DeviceChunk, centers: Any, which: Any, nearest: structs.NearestTwo, done: Any = None
+    ) -> None:
+        """The two nearest of centers (R, K, d) for the points of a chunk, in the restarts `which` (m) int64."""
+        (_, k, d), m = centers.shape, len(which)
+        for part in self.parts(chunk, m * k * d):
+            self.launch("relocation.cu", "nearest_two", self.spread(m * part.n), (
+                part.X, centers, which, nearest, done, self.rows_of(part), m, k, d))  # fmt: skip
+
+    def launch_reassign(
+        self, chunk: DeviceChunk, mass: Any, which: Any, nearest: structs.NearestTwo, labels: Any, totals: Any,
+        changed: Any, costs: Any, done: Any = None,
+    ) -> None:  # fmt: skip
+        """Labels of the points of a chunk by Hartigan's rule, or without masses by the nearest centre."""
+        k, d, m = totals.shape[1], self.points.d, len(which)
+        for part in self.parts(chunk, m * d):
+            self.launch("relocation.cu", "reassign", (m, *self.spread(part.n)), (
+                part.X, part.weights, mass, which, nearest, labels, totals, changed, costs, done, self.device_grid,
+                self.rows_of(part), k, d))  # fmt: skip
+
+    def launch_swap_gains(
+        self, chunk: DeviceChunk, candidates: Any, nearest: structs.NearestTwo, loss: Any, change: Any, done: Any = None
+    ) -> None:
+        """What the points of a chunk add to the loss of centres and to how candidates (R, T, d) change it."""
+        (r, t, d), k = candidates.shape, loss.shape[1]
+        for part in self.parts(chunk, r * t * d):
+            self.launch("relocation.cu", "swap_gains", self.spread(r * part.n), (
+                part.X, part.weights, candidates, nearest, loss, change, done, self.rows_of(part),
+                structs.Shape(r, k, d), t, self.device_grid.cost_scale))  # fmt: skip
 
     def _no_nearest(self, r: int, k: int, d: int) -> NearestTwo:
         """Memory for the nearest centres, and centres that equal no others."""

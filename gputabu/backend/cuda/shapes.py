@@ -22,8 +22,9 @@ REGISTER_D = 32
 TILE, DEPTH = 64, 16
 #: Groups of four centres that `assign` should have room for at a time.
 MIN_SPAN = 32
-#: Restarts that share one read of a point in the survey.
-GROUP = 8
+#: Restarts that share one read of a point in the survey, coordinates that a warp has at a time, and bytes up to which
+#: it keeps a table in shared memory: more leaves room for too few blocks.
+GROUP, SPAN, TABLE = 8, 16, 16 << 10
 #: Multiply-adds in one launch where a watchdog ends long ones, after two seconds on Windows: a tenth of a second in
 #: float64 on a common card of a desktop.
 LAUNCH_WORK = 2**32
@@ -109,21 +110,25 @@ def survey_group(r: int) -> int:
     return 1 if r == 1 else GROUP
 
 
+def survey_defines(r: int, d: int) -> dict[str, int]:
+    """Which form of `survey` a shape takes: tiles of equal width, as wide as they can be."""
+    return {"RG": survey_group(r), "WIDTH": -(-d // -(-d // SPAN)), "WIDE": int(d > SPAN)}
+
+
 def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: bool) -> Form:
     """`survey`; `keyed` if the best free points are wanted."""
-    (r, k, d), threads = shape, THREADS
-
-    def bytes_if(resident: bool, private: bool) -> int:
-        sizes = {"group": min(survey_group(r), r), "k": k, "d": d, "threads": threads}
+    r, k, d = shape
+    group = min(survey_group(r), r)
+    resident, private = 8 * group * k * d <= TABLE, keyed and 8 * group * k <= TABLE
+    sizes = survey_defines(r, d) | {"group": group, "k": k, "d": d, "threads": THREADS}
+    while True:
         sizes |= {"resident": resident, "private_keys": private}
-        return shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
-
-    while bytes_if(False, False) > room:  # float64 where a block has 64 KiB, as on Turing
-        threads //= 2
-    private = keyed and bytes_if(False, True) <= room
-    resident = bytes_if(True, private) <= room
-    grid = (-(-r // survey_group(r)), max(1, min(-(-n // threads), blocks)))
-    return Form(grid, threads, bytes_if(resident, private), resident, private)
+        shared = shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
+        if shared <= room:
+            break
+        resident, private = False, private and resident
+    grid = (-(-r // survey_group(r)), max(1, min(-(-n // THREADS), 2 * blocks)))
+    return Form(grid, THREADS, shared, resident, private)
 
 
 def block_search_bytes(n: int, shape: Shape, columns: int, real: np.dtype) -> int:

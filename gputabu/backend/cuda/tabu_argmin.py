@@ -71,11 +71,11 @@ class CudaTabuArgmin(DeviceBackend):
     ) -> None:  # fmt: skip
         """Survey the points of a chunk: costs and, if they are given, keys. J is on the grid unless it has a scale."""
         shape, real = structs.Shape(*centers.shape), self.points.dtype
-        group, grid = shapes.survey_group(shape.r), self.device_grid
-        room = self.room("tabu_argmin.cu", "survey", RG=group)
+        defines, grid = shapes.survey_defines(shape.r, shape.d), self.device_grid
+        room = self.room("tabu_argmin.cu", "survey", **defines)
         for part in self.parts(chunk, shape.r * shape.d):
             form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None)
             self.launch("tabu_argmin.cu", "survey", form.grid, (
                 part.X, part.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(part),
                 shape, grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, form.resident,
-                form.private), form.shared, form.threads, RG=group)  # fmt: skip
+                form.private), form.shared, form.threads, **defines)  # fmt: skip

@@ -1,0 +1,79 @@
+// Doubles by their bits: widening, limbs and keys in 32-bit integers, as many devices have few units for float64 and for
+// conversions. The results are those of `widen`, `next_limb` and `float_bits`, bit by bit.
+#pragma once
+#include "common.cuh"
+
+__device__ __forceinline__ double from_words(unsigned high, unsigned low) {
+    return __longlong_as_double((idx)((word)high << 32 | low));
+}
+
+// Denormal floats are not widened by `widened`; those who call it ask first.
+__device__ __forceinline__ bool is_denormal(double) { return false; }
+__device__ __forceinline__ bool is_denormal(float v) {
+    const unsigned bits = __float_as_uint(v);
+    return bits + bits - 1u < 0x00FFFFFFu;  // zero becomes the largest
+}
+
+// A float that is zero or normal: its exponent has another bias, 1023 for 127.
+__device__ __forceinline__ double widened(double v) { return v; }
+__device__ __forceinline__ double widened(float v) {
+    const unsigned bits = __float_as_uint(v);
+    const unsigned high = ((unsigned)((int)bits >> 3) & 0x8FFFFFFFu) + 0x38000000u;
+    return from_words(bits & 0x7F800000u ? high : bits & 0x80000000u, bits << 29);
+}
+
+// A power of two as a factor, and what it adds to exponents.
+struct Power {
+    double factor;
+    int exponent;
+};
+__device__ __forceinline__ Power power_of(double factor) { return Power{factor, (__double2hiint(factor) >> 20) - 1023}; }
+
+// Adds the three limbs of v·2^scale, from 0 to 2^LIMB.
+//
+// T = v·2^(scale + 2·LIMB) is nearly always an integer, of at most 84 bits. Q = T / 2^LIMB, rounded to even, has the
+// first two limbs, and the third is what it leaves of T. The first is Q / 2^LIMB, rounded; where that is halfway Q does
+// not tell how v rounds. That, tiny values and the largest go by `next_limb`.
+__device__ __forceinline__ void add_limbs(idx (&sums)[3], double v, const Power& scale) {
+    const unsigned high = (unsigned)__double2hiint(v), low = (unsigned)__double2loint(v);
+    const unsigned mantissa = (high & 0x000FFFFFu) | 0x00100000u;
+    const unsigned shift = (high >> 20) + (unsigned)(scale.exponent + 2 * LIMB - 1075);  // T = mantissa << shift
+    const unsigned by = shift & 31u;
+    const word T = ((word)mantissa << 32 | low) << by;  // its lowest 64 bits,
+    const word top = (word)mantissa << by >> 32;        // and the others
+    word Q = T >> LIMB | top << (64 - LIMB);
+    const unsigned left = (unsigned)T << (32 - LIMB) | ((unsigned)Q & 1u);
+    Q += left > 0x80000000u;
+    const word up = Q + (1u << (LIMB - 1));
+    if (shift < 32u && high >= 0x00100000u && ((unsigned)up & ((1u << LIMB) - 1u)) != 0u) {  // share: 1
+        const unsigned first = (unsigned)(up >> LIMB);
+        sums[0] += first;
+        sums[1] += (int)((unsigned)Q - (first << LIMB));
+        sums[2] += (int)((unsigned)T - ((unsigned)Q << LIMB));
+    } else if (v != 0.0) {  // share: 0
+        double rest = __dmul_rn(v, scale.factor);
+#pragma unroll
+        for (int limb = 0; limb < 3; ++limb) sums[limb] += next_limb(rest);
+    }
+}
+
+// The high word of v·2^scale where its exponent has the bias of float32; above the value's where that is below 2^-1022.
+__device__ __forceinline__ int rebiased(double v, const Power& scale) {
+    return (int)((unsigned)__double2hiint(v) + ((unsigned)(scale.exponent - 896) << 20));
+}
+
+// The bits of (float)(v·2^scale), v >= 0.
+__device__ __forceinline__ unsigned key_of(double v, const Power& scale) {
+    const int high = rebiased(v, scale);
+    if (high < 0x00100000 || high >= 0x0FF00000 || __double2hiint(v) < 0x00100000)  // share: 0
+        return v == 0.0 ? 0u : float_bits(__dmul_rn(v, scale.factor));
+    const unsigned low = (unsigned)__double2loint(v), bits = (unsigned)high << 3 | low >> 29;
+    return bits + ((low << 3 | (bits & 1u)) > 0x80000000u);
+}
+
+// The sum of a value over the lanes of a whole warp, in lane 0.
+__device__ __forceinline__ idx warp_sum(idx value) {
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) value += __shfl_down_sync(0xFFFFFFFFu, value, step);
+    return value;
+}
