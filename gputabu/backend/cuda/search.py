@@ -19,6 +19,7 @@ from gputabu.backend.cuda.hartigan_loop import DeviceMoves
 from gputabu.backend.cuda.lloyd_loop import DeviceDescent
 from gputabu.backend.cuda.memory import available
 from gputabu.backend.cuda.points import DeviceChunk
+from gputabu.backend.cuda.relocation_loop import DeviceRelocation
 from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
 from gputabu.backend.loops import (
     HartiganRun,
@@ -28,6 +29,8 @@ from gputabu.backend.loops import (
     Loops,
     QuantizedRun,
     QuantizedSettings,
+    RelocationRun,
+    RelocationSettings,
 )
 from gputabu.core.log import log
 
@@ -81,6 +84,17 @@ class CudaLoops(Loops):
             return None
         moves = DeviceMoves(self.backend, chunk, centers, settings)
         return moves.run(POLL) if self._has_room(moves.bytes) else None
+
+    def relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
+        """None where relocation needs the host: streamed points, or no room."""
+        return self.backend.run(partial(self._relocation, centers, settings))
+
+    def _relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        search = DeviceRelocation(self.backend, chunk, centers, settings)
+        return search.run(POLL) if self._has_room(search.bytes) else None
 
     def _chunk(self) -> DeviceChunk | None:
         """All points, if they are on the device in one piece."""
