@@ -76,6 +76,8 @@ ABOUT = {
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
     "fast_centers": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
+    "neighbours_choose": About("the best of several neighbours", "R·M", "–", "–", LOOPS),
+    "neighbours_step": About("the same as `step`, and the next neighbours", "R·K·(M·d + L)", "–", "–", LOOPS),
     "lloyd_means": About("centroids of K-Means, their shift, fingerprints of the clusters", "R·K·d", "–", "–", LOOPS),
     "lloyd_step": About("whether K-Means ends; its trace, fast form of the centres", "R·K·d", "–", "–", LOOPS),
     "hartigan_prepare": About("weights of the clusters, for single moves", "R·K", "–", "–", LOOPS),

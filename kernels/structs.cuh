@@ -74,6 +74,15 @@ struct Limits {
     int shared;     // a tabu entry forbids its point in all clusters
 };
 
+// The neighbours of M_c that R restarts look at, M each.
+struct Lanes {
+    idx* means;   // (R·M, K)
+    int* winner;  // (R) the neighbour that becomes M_c
+    int* lost;    // (R·M) flag: it is not the winner of a restart that goes on
+    int* done;    // (R·M) flag: the restart has ended
+    int* age;     // (R·M) that of the restart
+};
+
 // K-Means of R restarts between two iterations, and where its trace goes.
 struct Descents {
     double* centers;  // (R, K, d)

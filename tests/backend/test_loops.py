@@ -7,7 +7,7 @@ import pytest
 from conftest import GPU, blobs
 
 from gputabu import Points, Stop
-from gputabu.algorithms import hartigan, lloyd, relocation
+from gputabu.algorithms import hartigan, lloyd, quantized, relocation
 from gputabu.algorithms.checkpoint import Stage
 from gputabu.algorithms.monitor import Monitor
 from gputabu.backend import open_backend
@@ -305,3 +305,79 @@ def test_relocation_leaves_the_host_alone():
         cupy._hostcuda.set_check(True)
     copies, waits, allocations = np.subtract(counts[1], counts[0])
     assert (max(copies, waits) <= 80 / 16, allocations) == (True, 0)
+
+
+def explored(X, weights, means, backend, monitor=None, **options):
+    plan = quantized.Plan(**{"max_iter": 12, "patience": 9, "n_neighbors": 3, **options})
+    with open_backend(Points.of(X, weights), backend) as opened:
+        found, best = quantized.run(opened, means, plan, "centroid", monitor or Monitor())
+    return found.stop, best, found.centers, found.trace.current, found.trace.best, found.trace.moves, found.trace.means
+
+
+def equal_searches(found, expected):
+    assert found[0] == expected[0]
+    for mine, theirs in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def rows(X, k, restarts):
+    """(R, K) row numbers."""
+    return np.stack([RNG(r).permutation(len(X))[:k] for r in range(restarts)])
+
+
+@pytest.fixture
+def never_surveyed_by_passes(monkeypatch):
+    from gputabu.backend.cuda.backend import CudaBackend
+
+    def refused(*_, **__):
+        raise AssertionError("a pass for the host")
+
+    monkeypatch.setattr(CudaBackend, "survey_partial", refused)
+
+
+@pytest.mark.parametrize("scope", ["cluster", "global"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("restarts", [1, 3])
+def test_several_neighbours(never_surveyed_by_passes, scope, weighted, restarts):
+    dtype = np.float64 if weighted else np.float32
+    X = blobs(150, 3, 5, seed=3, dtype=dtype)
+    weights = RNG(0).random(len(X)) * (np.arange(len(X)) % 7 > 0) if weighted else None
+    stops = set()
+    for k, options in ((1, {"n_neighbors": 2}), (5, {"patience": 2}), (9, {"n_neighbors": 9, "max_iter": 4})):
+        means = rows(X, k, restarts)
+        expected = explored(X, weights, means, "numpy", scope=scope, **options)
+        equal_searches(explored(X, weights, means, "cuda", scope=scope, **options), expected)
+        stops.update(expected[0])
+    options |= {"scope": scope, "target": float(expected[4][0, 2])}
+    expected = explored(X, weights, means, "numpy", **options)
+    equal_searches(explored(X, weights, means, "cuda", **options), expected)
+    assert {Stop.MAX_ITER, Stop.PATIENCE, Stop.TARGET} <= stops | set(expected[0])
+
+
+@pytest.mark.parametrize("scope", ["cluster", "global"])
+def test_several_neighbours_of_ties_and_few_points(never_surveyed_by_passes, scope):
+    """Clusters run out of free points: the deletion rule, repeated neighbours, empty clusters."""
+    line = np.array([[0.0], [1.0], [2.0], [10.0], [11.0], [30.0]])
+    grid = np.stack(np.meshgrid(np.arange(4.0), np.arange(4.0)), axis=-1).reshape(-1, 2)
+    copies = np.repeat(RNG(2).normal(size=(4, 2)), 3, axis=0)
+    for X, k in ((line, 3), (grid, 4), (copies, 6)):
+        options = {"scope": scope, "max_iter": 20, "patience": 20}
+        means = rows(X, k, 2)
+        equal_searches(explored(X, None, means, "cuda", **options), explored(X, None, means, "numpy", **options))
+
+
+@hostcuda
+@pytest.mark.one_device
+def test_several_neighbours_leave_the_host_alone():
+    import cupy
+
+    X = RNG(0).normal(size=(120, 2)).astype(np.float32)
+    means, counts = rows(X, 4, 2), []
+    for iterations in (17, 49):
+        cupy._hostcuda.reset()
+        stop, *_ = explored(X, None, means, "cuda", max_iter=iterations, patience=1000)
+        assert stop == [Stop.MAX_ITER] * 2
+        stats = cupy._hostcuda.stats()
+        counts.append([stats["copies"]["device_to_host"]["count"], stats["synchronisations"], stats["allocations"]])
+    copies, waits, allocations = np.subtract(counts[1], counts[0])
+    assert (copies, waits, allocations) == (2, 2, 0)

@@ -2,7 +2,8 @@
 
 Small data (all of it in the shared memory of a block): one launch runs every restart to its end. Otherwise one
 iteration (assign, prepare, survey, step) is captured as a graph and replayed; the host looks at the restarts' stop
-flags every POLL iterations.
+flags every POLL iterations. With several neighbours there are as many lanes per restart, and the surveys that the
+runners-up come from.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from gputabu.backend.cuda import shapes
 from gputabu.backend.cuda.graphs import captured
 from gputabu.backend.cuda.hartigan_loop import DeviceMoves
 from gputabu.backend.cuda.lloyd_loop import DeviceDescent
-from gputabu.backend.cuda.memory import available
+from gputabu.backend.cuda.memory import available, upload
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.relocation_loop import DeviceRelocation
-from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
+from gputabu.backend.cuda.structs import STOPS, Doubt, Lanes, Limits, Restarts, Shape
 from gputabu.backend.loops import (
     HartiganRun,
     HartiganSettings,
@@ -57,7 +58,8 @@ class CudaLoops(Loops):
         chunk = self._chunk()
         if chunk is None:
             return None
-        search = DeviceSearch(self.backend, chunk, means, settings)
+        kind = DeviceSearch if settings.n_neighbors == 1 else DeviceNeighbours
+        search = kind(self.backend, chunk, means, settings)
         if not self._has_room(search.bytes):
             return None
         search.allocate()
@@ -174,17 +176,8 @@ class DeviceSearch:
     # -- a graph ---------------------------------------------------------------------------------
 
     def in_graph(self) -> QuantizedRun:
-        backend, (r, k, d) = self.backend, self.shape
-        self.labels = backend.blank_labels(r)
-        self.stamps = cupy.zeros((r, backend.points.n), np.int32)
-        self.totals = cupy.zeros((r, k, backend.n_columns), np.int64)
-        self.changed = cupy.zeros(r, np.int64)
-        self.centers = cupy.asarray(np.ascontiguousarray(backend.rows(self.start)))
-        self.centroids = cupy.empty((r, k, d), np.float64)
-        self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
-        self.scratch = cupy.empty((r, 2, k), np.int64)
-        self.fast = backend.empty_fast(r, k)
-        backend.make_fast(self.centers, self.fast, backend.device_grid.offset, self.doubt)
+        backend = self.backend
+        self._allocate_passes(self.start)
         self._iteration()  # judges the start; compiles what the capture must not
         stream, graph = backend.stream, captured(backend.stream, self._iteration)
         monitor = self.settings.monitor
@@ -197,6 +190,20 @@ class DeviceSearch:
                 self._report()
         return self._found(None)
 
+    def _allocate_passes(self, means: np.ndarray) -> None:
+        """What the passes over the points need, from means (R, K) on; of all neighbours, (R·M, K)."""
+        backend, (r, k), d = self.backend, means.shape, self.shape.d
+        self.labels = backend.blank_labels(r)
+        self.stamps = cupy.zeros((r, backend.points.n), np.int32)
+        self.totals = cupy.zeros((r, k, backend.n_columns), np.int64)
+        self.changed = cupy.zeros(r, np.int64)
+        self.centers = cupy.asarray(np.ascontiguousarray(backend.rows(means)))
+        self.centroids = cupy.empty((r, k, d), np.float64)
+        self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
+        self.scratch = cupy.empty((self.shape.r, 2, k), np.int64)
+        self.fast = backend.empty_fast(r, k)
+        backend.make_fast(self.centers, self.fast, backend.device_grid.offset, self.doubt)
+
     def _iteration(self) -> None:
         backend, restarts, (r, k, d) = self.backend, self.restarts, self.shape
         grid, doubt, n = backend.device_grid, self.doubt, backend.points.n
@@ -205,7 +212,7 @@ class DeviceSearch:
             doubt.unit)  # fmt: skip
         backend.launch("iteration.cu", "prepare", backend.spread(r * k * max(d, self.limits.capacity)), (
             self.totals, self.centers, self.centroids, self.labels, self.stamps, self.costs, self.keys, restarts, grid,
-            self.limits, self.shape, n, backend.weighted))  # fmt: skip
+            self.limits, self.shape, n, backend.weighted, 1))  # fmt: skip
         backend.launch_survey(
             self.chunk, self.centroids, self.labels, self.costs, self.keys, self.stamps, restarts.age,
             done=restarts.done)  # fmt: skip
@@ -230,3 +237,50 @@ class DeviceSearch:
             path=restarts.path.get()[:, :length],
             centers=centers,
         )
+
+
+class DeviceNeighbours(DeviceSearch):
+    """The same with M neighbours of every restart: R·M lanes. Names and shapes are those of kernels/neighbours.cu."""
+
+    fits_a_launch = False
+
+    @property
+    def bytes(self) -> int:
+        (r, k, d), m = self.shape, self.settings.n_neighbors
+        return super().bytes + r * m * (8 * k * (self.backend.n_columns + 3 * d + m + 2) + 8 * self.backend.points.n)
+
+    def _allocate_passes(self, means: np.ndarray) -> None:
+        m = self.settings.n_neighbors
+        means = np.repeat(means, m, axis=0)  # (R·M, K)
+        super()._allocate_passes(means)
+        n_lanes, k = means.shape
+        self.keys, self.unused = cupy.empty((m, n_lanes, k), np.uint64), cupy.zeros((n_lanes, 3), np.int64)
+        self.lanes = Lanes(
+            means=upload(means),
+            winner=cupy.zeros(self.shape.r, np.int32),
+            lost=cupy.zeros(n_lanes, np.int32),
+            done=cupy.zeros(n_lanes, np.int32),
+            age=cupy.asarray(np.ones(n_lanes, np.int32)),
+        )
+
+    def _iteration(self) -> None:
+        backend, restarts, lanes, m = self.backend, self.restarts, self.lanes, self.settings.n_neighbors
+        (r, k, d), grid, doubt, n = self.shape, backend.device_grid, self.doubt, backend.points.n
+        backend.launch_assign(
+            self.chunk, self.centers, self.fast, grid, self.labels, self.totals, self.changed, lanes.done,
+            doubt.unit)  # fmt: skip
+        backend.launch("iteration.cu", "prepare", backend.spread(r * m * k * max(d, self.limits.capacity)), (
+            self.totals, self.centers, self.centroids, self.labels, self.stamps, self.costs, self.keys, restarts, grid,
+            self.limits, self.shape._replace(r=r * m), n, backend.weighted, m))  # fmt: skip
+        backend.launch_survey(
+            self.chunk, self.centroids, self.labels, self.costs, self.keys[0], self.stamps, lanes.age,
+            done=lanes.done)  # fmt: skip
+        backend.launch("neighbours.cu", "neighbours_choose", backend.spread(r), (
+            self.costs, restarts, lanes, grid, r, m))  # fmt: skip
+        for i in range(1, m):  # each above the last
+            backend.launch_survey(
+                self.chunk, self.centroids, self.labels, self.unused, self.keys[i], self.stamps, lanes.age,
+                self.keys[i - 1], lanes.lost)  # fmt: skip
+        backend.launch("neighbours.cu", "neighbours_step", (r,), (
+            self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers, self.fast,
+            self.scratch, restarts, lanes, grid, doubt, self.limits, self.shape, m, n))  # fmt: skip

@@ -148,6 +148,16 @@ class Limits(NamedTuple):
     shared: bool
 
 
+class Lanes(NamedTuple):
+    """The neighbours that restarts of a search look at."""
+
+    means: Any
+    winner: Any
+    lost: Any
+    done: Any
+    age: Any
+
+
 class Descents(NamedTuple):
     """The state of R restarts of K-Means, and their trace."""
 
