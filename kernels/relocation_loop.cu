@@ -34,9 +34,10 @@ __device__ __forceinline__ idx running_sum(idx value) {
 // weight  (N)     in   or null
 // state           in   number, done
 // swaps           in   shift; out tiles
-// One block per tile: grid = (R · tiles), block = (any).
-extern "C" __global__ void relocation_potential(const double* near, const double* weight, Relocations state,
-                                                Swaps swaps, idx n, idx tiles) {
+// bytes: r * n * 8
+// One block per tile: grid = (R · tiles), block = (any number of warps).
+extern "C" __global__ void relocation_potential(const double* __restrict__ near, const double* __restrict__ weight,
+                                                Relocations state, Swaps swaps, idx n, idx tiles) {
     __shared__ idx sum;
     const idx s = blockIdx.x / tiles, tile = blockIdx.x % tiles;
     if (state.done[s] || state.number[s]) return;
@@ -44,7 +45,7 @@ extern "C" __global__ void relocation_potential(const double* near, const double
     __syncthreads();
     const double scale = ldexp(1.0, swaps.shift[s]);
     idx mine = 0;
-    for (idx i = tile * POTENTIAL_TILE + threadIdx.x; i < min(n, (tile + 1) * POTENTIAL_TILE); i += blockDim.x)  // trips: POTENTIAL_TILE / 256
+    for (idx i = tile * POTENTIAL_TILE + threadIdx.x; i < min(n, (tile + 1) * POTENTIAL_TILE); i += blockDim.x)  // trips: 4
         mine += potential_term(near[s * n + i], weight, i, scale);
     mine = running_sum(mine);
     if (threadIdx.x % WARP == WARP - 1) add_to(&sum, mine);
@@ -56,6 +57,7 @@ extern "C" __global__ void relocation_potential(const double* near, const double
 __device__ idx row_of(const double* near, const double* weight, idx tile, idx beyond, double scale, idx n) {
     const idx first = tile * POTENTIAL_TILE + threadIdx.x % WARP * (POTENTIAL_TILE / WARP), last = min(n, first + POTENTIAL_TILE / WARP);
     idx mine = 0;
+#pragma unroll 8  // loads that do not wait for each other
     for (idx i = first; i < last; ++i) mine += potential_term(near[i], weight, i, scale);  // trips: 32
     const idx until = running_sum(mine);
     const unsigned past = __ballot_sync(0xFFFFFFFFu, until > beyond);
@@ -73,10 +75,12 @@ __device__ idx row_of(const double* near, const double* weight, idx tile, idx be
 // near    (R, N)  in, weight (N) in or null
 // state           in/out  the flags of this turn; done where every point is on a centre
 // swaps           in   tiles; out rows, candidates, shift for the next time; loss and change are cleared
+// bytes: r * (8 * tiles + trials * (8192 + 20 * d + 24 * k))
 // The potential, or a finer grid for it (seeding.refine); then a warp per draw finds its row. One block per restart:
 // grid = (R), block = (any number of warps, MOST at the most).
-extern "C" __global__ void relocation_draw(const real* X, const double* weight, const double* near, Relocations state,
-                                           Swaps swaps, RelocationRules rules, Shape shape, idx n, idx tiles) {
+extern "C" __global__ void relocation_draw(const real* __restrict__ X, const double* __restrict__ weight,
+                                           const double* __restrict__ near, Relocations state, Swaps swaps,
+                                           RelocationRules rules, Shape shape, idx n, idx tiles) {
     __shared__ idx ends[MOST];  // running potential behind the tiles of each thread
     __shared__ idx sums[MOST / WARP];
     const int k = shape.k, d = shape.d, trials = rules.trials, me = threadIdx.x, warps = blockDim.x / WARP;
@@ -89,7 +93,7 @@ extern "C" __global__ void relocation_draw(const real* X, const double* weight, 
     }
     const idx *mine = swaps.tiles + s * tiles, last = min(tiles, (me + 1) * share);
     idx end = 0;
-    for (idx t = me * share; t < last; ++t) end += mine[t];  // trips: ceil(n / POTENTIAL_TILE / 256)
+    for (idx t = me * share; t < last; ++t) end += mine[t];  // trips: ceil(n / 262144)
     end = running_sum(end);
     if (me % WARP == WARP - 1) sums[me / WARP] = end;
     __syncthreads();  // also: everyone has read `done` and the shift
@@ -122,7 +126,7 @@ extern "C" __global__ void relocation_draw(const real* X, const double* weight, 
             else low = middle + 1;
         }
         idx tile = low * share, beyond = wanted - (low ? ends[low - 1] : 0);
-        for (; beyond >= mine[tile]; ++tile) beyond -= mine[tile];  // trips: ceil(n / POTENTIAL_TILE / 256) / 2
+        for (; beyond >= mine[tile]; ++tile) beyond -= mine[tile];  // trips: ceil(n / 262144) / 2
         const idx row = row_of(near + s * n, weight, tile, beyond, scale, n);
         if (me % WARP == 0) swaps.rows[s * trials + c] = row;
         for (int j = me % WARP; j < d; j += WARP)  // trips: ceil(d / WARP)
@@ -158,6 +162,7 @@ __device__ Swap best_of(Swap mine, Swap* best) {
 
 // state   in/out  the centre of the best swap that is not tabu goes to its candidate
 // swaps   in/out  what is tabu now
+// bytes: r * trials * k * 24
 // One block per restart: grid = (R), block = (any number of warps, MOST at the most).
 extern "C" __global__ void relocation_move(Relocations state, Swaps swaps, Grid grid, RelocationRules rules,
                                            Shape shape) {
@@ -174,14 +179,15 @@ extern "C" __global__ void relocation_move(Relocations state, Swaps swaps, Grid 
     if (me == 0) differs = 0;
     __syncthreads();
     for (int t = me; t < trials * k; t += blockDim.x)
-        if (swaps.used[s * k + t % k] == rows[t / k]) atomicExch(barred + t / k, 1);
+        if (swaps.used[s * k + t % k] == rows[t / k]) atomicExch(barred + t / k, 1);  // share: 0.01
     __syncthreads();
-    bool none = true;  // rather a point again than none
-    for (int c = 0; c < trials; ++c) none = none && barred[c];
+    bool some = false;
+    for (int c = me; c < trials; c += blockDim.x) some = some || !barred[c];
+    some = __syncthreads_or(some);  // rather a point again than none
     Swap mine = {__longlong_as_double(0x7FF0000000000000LL), 0};
     for (int t = me; t < trials * k; t += blockDim.x) {
         const int c = t / k, a = t % k;
-        if ((barred[c] && !none) || placed[a] >= age - rules.tenure) continue;
+        if ((barred[c] && some) || placed[a] >= age - rules.tenure) continue;
         const idx *own = change + ((idx)c * (k + 1) + a) * 3, *saved = change + ((idx)c * (k + 1) + k) * 3;
         const idx limbs[3] = {loss[3 * a] + own[0] - saved[0], loss[3 * a + 1] + own[1] - saved[1],
                               loss[3 * a + 2] + own[2] - saved[2]};
@@ -206,6 +212,16 @@ extern "C" __global__ void relocation_move(Relocations state, Swaps swaps, Grid 
     state.aim[s] = state.elite[s];
 }
 
+// The numbers of one restart, in registers: loaded together, so that no load waits for another.
+struct Standing {
+    double cost, best, elite, aim;
+    int stale, since_elite, news, number, age, done;
+};
+__device__ __forceinline__ Standing standing_of(const Relocations& state, idx s) {
+    return Standing{state.cost[s], state.best_cost[s], state.elite[s], state.aim[s], state.stale[s],
+                    state.since_elite[s], state.news[s], state.number[s], state.age[s], 0};
+}
+
 // What is to be done with the centroids of a restart behind a step.
 struct Verdict {
     int better;  // they are the best,
@@ -214,55 +230,61 @@ struct Verdict {
     int over;    // the iteration has ended
 };
 
-// Ends an iteration, or the start: its trace, whether the search ends, and where it goes on (return_to_elite).
-__device__ void end_iteration(const Relocations& state, const RelocationRules& rules, idx s, double J, Verdict& found) {
-    const int age = state.age[s];
-    const idx steps = rules.max_iter, column = s * (steps + 1) + age + 1;
-    int stale = 0, since = 0;
-    if (age >= 0) {
-        stale = state.news[s] & 1 ? 0 : state.stale[s] + 1;
-        since = state.news[s] & 2 ? 0 : state.since_elite[s] + 1;
-        state.moves[s * steps + age] = state.changed[s];
-    }
-    state.current[column] = J;
-    state.best[column] = state.best_cost[s];
-    state.age[s] = age + 1;
-    state.number[s] = 0;
-    const int done = state.best_cost[s] <= rules.target ? STOP_TARGET : stale >= rules.patience ? STOP_PATIENCE
-                     : age + 1 == rules.max_iter ? STOP_MAX_ITER : 0;
-    if (!done && since >= rules.give_up) {
+// Judges the step that led to J: update_best, and whether more steps follow (descend). If none do, whether the search
+// ends, or returns to its elite (return_to_elite).
+__device__ __forceinline__ Verdict judge(Standing& now, const RelocationRules& rules, double J) {
+    Verdict found = {0, 0, 0, 0};
+    const double last = now.cost;
+    now.cost = J;
+    ++now.number;
+    if (now.age >= 0 && now.number < rules.steps) return found;
+    found.better = J < __dmul_rn(now.best, 1.0 - NOISE);
+    found.nearer = J < __dmul_rn(now.elite, 1.0 - NOISE);
+    if (found.better) now.best = J;
+    if (found.nearer) now.elite = J;
+    now.news |= found.better + 2 * found.nearer;
+    const bool falls = J < __dmul_rn(last, 1.0 - NOISE) &&
+                       __dmul_rn(__dsub_rn(last, J), rules.reach) > __dsub_rn(J, now.aim);
+    found.over = now.age < 0 || now.number >= rules.steps + rules.more_steps || !falls;
+    if (!found.over) return found;
+    now.stale = now.age < 0 || now.news & 1 ? 0 : now.stale + 1;
+    now.since_elite = now.age < 0 || now.news & 2 ? 0 : now.since_elite + 1;
+    now.number = 0;
+    ++now.age;
+    now.done = now.best <= rules.target ? STOP_TARGET : now.stale >= rules.patience ? STOP_PATIENCE
+               : now.age == rules.max_iter ? STOP_MAX_ITER : 0;
+    if (!now.done && now.since_elite >= rules.give_up) {
         found.nearer = 1;
-        state.elite[s] = J;
-        since = 0;
+        now.elite = J;
+        now.since_elite = 0;
     }
-    found.back = !done && since % rules.go_back == 0;  // or just there
-    state.done[s] = done;
-    state.stale[s] = stale;
-    state.since_elite[s] = since;
+    found.back = !now.done && now.since_elite % rules.go_back == 0;  // or just there
+    return found;
 }
 
-// Judges the step that led to J, by one thread: update_best, and whether more steps follow (descend).
-__device__ Verdict judge(const Relocations& state, const RelocationRules& rules, idx s, double J) {
-    Verdict found = {0, 0, 0, 0};
-    const double last = state.cost[s];
-    const int number = state.number[s] + 1, age = state.age[s];
-    state.cost[s] = J;
-    state.number[s] = number;
-    if (age >= 0 && number < rules.steps) return found;
-    found.better = J < __dmul_rn(state.best_cost[s], 1.0 - NOISE);
-    found.nearer = J < __dmul_rn(state.elite[s], 1.0 - NOISE);
-    if (found.better) state.best_cost[s] = J;
-    if (found.nearer) state.elite[s] = J;
-    state.news[s] |= found.better + 2 * found.nearer;
-    const bool falls = J < __dmul_rn(last, 1.0 - NOISE) &&
-                       __dmul_rn(__dsub_rn(last, J), rules.reach) > __dsub_rn(J, state.aim[s]);
-    found.over = age < 0 || number >= rules.steps + rules.more_steps || !falls;
-    if (found.over) end_iteration(state, rules, s, J, found);
-    return found;
+// Writes what has been judged, by one thread; at the end of an iteration, or of the start, also its trace.
+__device__ __forceinline__ void record(const Relocations& state, const RelocationRules& rules, idx s,
+                                       const Standing& now, bool over) {
+    state.cost[s] = now.cost;
+    state.best_cost[s] = now.best;
+    state.elite[s] = now.elite;
+    state.news[s] = now.news;
+    state.number[s] = now.number;
+    state.idle[s] = over;
+    if (!over) return;
+    const idx column = s * (rules.max_iter + 1ll) + now.age;
+    state.stale[s] = now.stale;
+    state.since_elite[s] = now.since_elite;
+    state.age[s] = now.age;
+    state.done[s] = now.done;
+    state.current[column] = now.cost;
+    state.best[column] = now.best;
+    if (now.age > 0) state.moves[s * rules.max_iter + now.age - 1] = state.changed[s];
 }
 
 // state   in/out  what `reassign` has changed is known; the centres go to the centroids, or back to the elite
 // skip    (R)  in   flag: no step is made
+// bytes: r * k * (56 * d + 40)
 // One block per restart: grid = (R), block = (any).
 extern "C" __global__ void relocation_step(Relocations state, const int* skip, Grid grid, RelocationRules rules,
                                            Shape shape, int weighted) {
@@ -275,8 +297,10 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
         if (threadIdx.x == 0) state.settled[s] = 1;  // nearest_two has just looked
         return;
     }
+    Standing now = standing_of(state, s);
     double *centers = state.centers + s * size, *means = state.means + s * size, *mass = state.mass + s * 2 * k;
     const idx* totals = state.totals + s * k * columns;
+#pragma unroll 2
     for (idx t = threadIdx.x; t < size; t += blockDim.x)
         means[t] = centroid(totals + t / d * columns, d, (int)(t % d), weighted, grid, centers[t]);
     if (threadIdx.x == 0) differs = 0;
@@ -284,6 +308,7 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         const double weight = weight_of(totals + (idx)a * columns, d, weighted, grid);
         double shift = 0.0;
+#pragma unroll 8  // loads that do not wait for each other
         for (int j = 0; j < d; ++j) shift = add_square(shift, means[(idx)a * d + j], centers[(idx)a * d + j]);
         state.shares[s * k + a] = __dmul_rn(weight, shift);
         mass[a] = totals[(idx)(a + 1) * columns - 1] >= 2 ? weight : 0.0;
@@ -295,7 +320,8 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
         idx* costs = state.costs + 3 * s;
         const double J = __dsub_rn(cost_of(costs, grid), fall);
         costs[0] = costs[1] = costs[2] = 0;
-        found = judge(state, rules, s, J > 0.0 ? J : 0.0);
+        found = judge(now, rules, J > 0.0 ? J : 0.0);
+        record(state, rules, s, now, found.over);
     }
     __syncthreads();
     double *best = state.best_centers + s * size, *elite = state.elite_centers + s * size;
@@ -308,7 +334,5 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
         centers[t] = now;
     }
     __syncthreads();
-    if (threadIdx.x > 0) return;
-    state.settled[s] = !differs || state.done[s];
-    state.idle[s] = found.over;
+    if (threadIdx.x == 0) state.settled[s] = !differs || now.done;
 }
