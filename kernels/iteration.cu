@@ -8,14 +8,15 @@
 // centroids  (R, K, d)     out
 // labels     (R, pitch)    in
 // stamps     (R, pitch)    in/out, = age where the survey may not choose the point
-// costs (R, 3), keys (R, K) out  cleared for the survey
-// restarts                 in   tabu rows, age, done
+// costs (R, 3), keys (lanes, R, K) out  cleared for the surveys
+// restarts                 in   tabu rows, age, done; each has `lanes` of the R rows of the other arrays
 // bytes: r * k * (8 * capacity + 48 * d + 16)
 // One thread per element of the longest array, striding. grid = (any), block = (any), no shared memory.
 extern "C" __global__ void prepare(const idx* __restrict__ totals, const double* __restrict__ centers,
                                    double* __restrict__ centroids, const int* __restrict__ labels,
                                    int* __restrict__ stamps, idx* __restrict__ costs, word* __restrict__ keys,
-                                   Restarts restarts, Grid grid, Limits limits, Shape shape, idx pitch, int weighted) {
+                                   Restarts restarts, Grid grid, Limits limits, Shape shape, idx pitch, int weighted,
+                                   int lanes) {
     const idx me = (idx)blockIdx.x * blockDim.x + threadIdx.x, all = (idx)gridDim.x * blockDim.x;
     const int r = shape.r, k = shape.k, d = shape.d, columns = columns_of(d, weighted), capacity = limits.capacity;
     for (idx t = me; t < (idx)r * k * d; t += all) {
@@ -23,13 +24,13 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
         centroids[t] = centroid(totals + cluster * columns, d, (int)(t % d), weighted, grid, centers[t]);
     }
     for (idx t = me; t < (idx)r * 3; t += all) costs[t] = 0;
-    for (idx t = me; t < (idx)r * k; t += all) keys[t] = NO_KEY;
+    for (idx t = me; t < (idx)lanes * r * k; t += all) keys[t] = NO_KEY;
     for (idx t = me; t < (idx)r * k * capacity; t += all) {
-        const idx cluster = t / capacity, s = cluster / k;
-        if ((int)(t % capacity) >= restarts.length[cluster] || restarts.done[s]) continue;
-        const idx n = restarts.rows[t];
+        const idx cluster = t / capacity, s = cluster / k, restart = s / lanes, row = restart * k + cluster % k;
+        if ((int)(t % capacity) >= restarts.length[row] || restarts.done[restart]) continue;
+        const idx n = restarts.rows[row * capacity + t % capacity];
         if (limits.shared || labels[s * pitch + n] == (int)(cluster % k))
-            atomicExch(stamps + s * pitch + n, restarts.age[s]);
+            atomicExch(stamps + s * pitch + n, restarts.age[restart]);
     }
 }
 

@@ -100,6 +100,15 @@ struct Limits {
     int shared;     // a tabu entry forbids its point in all clusters
 };
 
+// The neighbours of M_c that R restarts look at, M each.
+struct Lanes {
+    idx* means;   // (R·M, K)
+    int* winner;  // (R) the neighbour that becomes M_c
+    int* lost;    // (R·M) flag: it is not the winner of a restart that goes on
+    int* done;    // (R·M) flag: the restart has ended
+    int* age;     // (R·M) that of the restart
+};
+
 // K-Means of R restarts between two iterations, and where its trace goes.
 struct Descents {
     double* centers;  // (R, K, d)
@@ -138,6 +147,66 @@ struct NearestTwo {
     int* second;   // (R, pitch)
     double* near;  // (R, pitch) canonical d² to the first
     double* far;   // (R, pitch) and to the second
+};
+
+// R relocation searches between two steps, and where their trace goes (algorithms.relocation.State).
+struct Relocations {
+    double* centers;        // (R, K, d)
+    double* means;          // (R, K, d) scratch: centroids, where the centres go next
+    double* shares;         // (R, K) scratch: by what the step of each centre lowers J
+    double* best_centers;   // (R, K, d)
+    double* elite_centers;  // (R, K, d)
+    idx* totals;            // (R, K, C) of the labels
+    double* mass;           // (R, 2, K) weights of the clusters: to leave, zero where a point would be alone; to enter
+    idx* costs;             // (R, 3) limbs of J, behind `reassign` only, otherwise zero
+    idx* changed;           // (R) points that changed cluster in this iteration
+    double* cost;           // (R) J
+    double* best_cost;      // (R) J_b
+    double* elite;          // (R) J of the elite,
+    double* aim;            // (R) and what it was when the iteration began
+    int* stale;             // (R) iterations since J_b
+    int* since_elite;       // (R) iterations since the elite
+    int* news;              // (R) of this iteration: 1 for a new best + 2 for a new elite
+    int* number;            // (R) steps of this iteration so far; 0 where candidates are to be drawn
+    int* settled;           // (R) flag: the two nearest centres need not be looked for
+    int* unmoved;           // (R) flag: no centre is relocated now
+    int* idle;              // (R) flag: no step but the first of an iteration is made now
+    int* done;              // (R) why it has ended (STOP_…), or 0
+    int* age;               // (R) iterations so far, -1 before the start is judged
+    double* current;        // (R, T + 1)
+    double* best;           // (R, T + 1)
+    idx* moves;             // (R, T)
+};
+
+// What a relocation search draws and compares in an iteration, of R restarts with T candidates each.
+struct Swaps {
+    const word* restarts;  // (R) their numbers
+    idx* tiles;            // (R, tiles) potentials of POTENTIAL_TILE rows each
+    int* shift;            // (R) the grid of the potential is 2^-shift
+    idx* rows;             // (R, T) candidates
+    double* candidates;    // (R, T, d)
+    int* barred;           // (R, T) scratch: flag of candidates that were placed by one of the latest K moves
+    idx* loss;             // (R, K, 3), see `swap_gains`
+    idx* change;           // (R, T, K + 1, 3)
+    int* placed;           // (R, K) the iteration that placed a centre last
+    idx* used;             // (R, K) rows that the latest K moves placed, as a ring
+};
+
+// How a relocation search runs (backend.loops.RelocationSettings), and the grid of its potential.
+struct RelocationRules {
+    double target;
+    double reach;
+    word seed;
+    idx give_up;  // iterations without a better solution after which the elite is given up
+    int max_iter;
+    int patience;
+    int tenure;
+    int trials;   // T, candidates
+    int go_back;
+    int steps;
+    int more_steps;
+    int coarsest;
+    int finest;
 };
 
 // Trial labellings, drawn from addressed words (contract.TrialBatch). The device may hold a part of the points.

@@ -135,7 +135,8 @@ class WholeLoops(Loops):
 
     def quantized(self, means, settings):
         scope = SCOPES[settings.shared]
-        plan = quantized.Plan(settings.max_iter, settings.patience, scope, 1, max(settings.target, 0.0))
+        neighbors, target = settings.n_neighbors, max(settings.target, 0.0)
+        plan = quantized.Plan(settings.max_iter, settings.patience, scope, neighbors, target)
         best, stops, trace = quantized.explore(self.plain, means, plan, settings.monitor, Stage())
         stops = [None if stop is Stop.MAX_TIME else stop for stop in stops]
         centers = lloyd.descend(self.plain, self.plain.rows(best), settings.rounds).centers if self.refines else None

@@ -224,10 +224,9 @@ def run(
     """
     rounds = 1 if refine == "centroid" else lloyd.REFINE_ITER
     settings = QuantizedSettings(
-        plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, monitor
+        plan.max_iter, plan.patience, plan.target or -1.0, plan.scope == "global", rounds, monitor, plan.n_neighbors
     )
-    by_passes = plan.n_neighbors > 1 or monitor.every_iteration
-    found = None if by_passes else backend.loops.quantized(means, settings)
+    found = None if monitor.every_iteration else backend.loops.quantized(means, settings)
     if found is None:
         best, stops, trace = monitor.stage("search", lambda stage: explore(backend, means, plan, monitor, stage))
         centers = lloyd.refined(backend, backend.rows(best), refine, monitor)

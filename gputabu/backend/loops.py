@@ -44,6 +44,7 @@ class QuantizedSettings:
     shared: bool  # scope "global"
     rounds: int  # of K-Means that refines the best solution
     monitor: StopSignal
+    n_neighbors: int = 1  # neighbours looked at per iteration
 
 
 @dataclass(frozen=True, slots=True)

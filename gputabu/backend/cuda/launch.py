@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import cupy
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import LIMB, NOISE, ON_CENTER
+from gputabu.backend.arithmetic.constants import ENOUGH_BITS, LIMB, NOISE, ON_CENTER, POTENTIAL_BITS
 from gputabu.backend.cuda.sources import Parameter, dtype_of, layout, signatures, source, structs
 from gputabu.backend.cuda.structs import PAUSED, STOPS
 from gputabu.core.random import BLOCK, Purpose
@@ -20,15 +20,21 @@ log = logging.getLogger("gputabu")
 PLAIN_SHARED = 48 * 1024
 #: Threads that judge a trial.
 EXPLAINERS = 32
+#: Rows whose potential is one sum, in relocation: a draw is looked up in the sums first.
+POTENTIAL_TILE = 1024
 #: Numbers that Python and the kernels must agree on; a float goes as a hexadecimal literal, which is exact.
 MACROS: dict[str, int | float] = {
     "LIMB": LIMB,
     "NOISE": NOISE,
     "ON_CENTER": ON_CENTER,
+    "POTENTIAL_BITS": POTENTIAL_BITS,
+    "ENOUGH_BITS": ENOUGH_BITS,
     "QUAD": BLOCK,
     "TRIAL": int(Purpose.TRIAL),
     "PRINT": int(Purpose.PRINT),
+    "CANDIDATE": int(Purpose.CANDIDATE),
     "EXPLAINERS": EXPLAINERS,
+    "POTENTIAL_TILE": POTENTIAL_TILE,
     "PAUSED": PAUSED,
     **{f"STOP_{stop.name}": code for code, stop in enumerate(STOPS) if stop is not None},
 }

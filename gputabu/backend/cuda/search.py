@@ -2,7 +2,8 @@
 
 Small data (all of it in the shared memory of a block): one launch runs every restart to its end. Otherwise one
 iteration (assign, prepare, survey, step) is captured as a graph and replayed; the host looks at the restarts' stop
-flags every POLL iterations.
+flags every POLL iterations. With several neighbours there are as many lanes per restart, and the surveys that the
+runners-up come from.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from gputabu.backend.cuda import shapes
 from gputabu.backend.cuda.graphs import captured
 from gputabu.backend.cuda.hartigan_loop import DeviceMoves
 from gputabu.backend.cuda.lloyd_loop import DeviceDescent
-from gputabu.backend.cuda.memory import available
+from gputabu.backend.cuda.memory import available, upload
 from gputabu.backend.cuda.points import DeviceChunk
-from gputabu.backend.cuda.structs import STOPS, Doubt, Limits, Restarts, Shape
+from gputabu.backend.cuda.relocation_loop import DeviceRelocation
+from gputabu.backend.cuda.structs import STOPS, Doubt, Lanes, Limits, Restarts, Shape
 from gputabu.backend.loops import (
     HartiganRun,
     HartiganSettings,
@@ -28,6 +30,8 @@ from gputabu.backend.loops import (
     Loops,
     QuantizedRun,
     QuantizedSettings,
+    RelocationRun,
+    RelocationSettings,
 )
 from gputabu.core.log import log
 
@@ -54,7 +58,8 @@ class CudaLoops(Loops):
         chunk = self._chunk()
         if chunk is None:
             return None
-        search = DeviceSearch(self.backend, chunk, means, settings)
+        kind = DeviceSearch if settings.n_neighbors == 1 else DeviceNeighbours
+        search = kind(self.backend, chunk, means, settings)
         if not self._has_room(search.bytes):
             return None
         search.allocate()
@@ -81,6 +86,17 @@ class CudaLoops(Loops):
             return None
         moves = DeviceMoves(self.backend, chunk, centers, settings)
         return moves.run(POLL) if self._has_room(moves.bytes) else None
+
+    def relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
+        """None where relocation needs the host: streamed points, or no room."""
+        return self.backend.run(partial(self._relocation, centers, settings))
+
+    def _relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
+        chunk = self._chunk()
+        if chunk is None:
+            return None
+        search = DeviceRelocation(self.backend, chunk, centers, settings)
+        return search.run(POLL) if self._has_room(search.bytes) else None
 
     def _chunk(self) -> DeviceChunk | None:
         """All points, if they are on the device in one piece."""
@@ -160,19 +176,10 @@ class DeviceSearch:
     # -- a graph ---------------------------------------------------------------------------------
 
     def in_graph(self) -> QuantizedRun:
-        backend, (r, k, d) = self.backend, self.shape
-        self.labels = backend.blank_labels(r)
-        self.stamps = cupy.zeros((r, backend.points.n), np.int32)
-        self.totals = cupy.zeros((r, k, backend.n_columns), np.int64)
-        self.changed = cupy.zeros(r, np.int64)
-        self.centers = cupy.asarray(np.ascontiguousarray(backend.rows(self.start)))
-        self.centroids = cupy.empty((r, k, d), np.float64)
-        self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
-        self.scratch = cupy.empty((r, 2, k), np.int64)
-        self.ready, offset = backend.empty_centers(r, k), backend.device_grid.offset
-        backend.make_fast(self.centers, self.ready.fast, offset, self.doubt)
+        backend = self.backend
+        self._allocate_passes(self.start)
         self._iteration()  # judges the start; compiles what the capture must not
-        self.ready = backend.adapted(self.centers, self.ready, offset, self.doubt)
+        self.ready = backend.adapted(self.centers, self.ready, backend.device_grid.offset, self.doubt)
         stream, graph = backend.stream, captured(backend.stream, self._iteration)
         monitor = self.settings.monitor
         for iteration in range(1, self.limits.max_iter + 1):
@@ -184,6 +191,20 @@ class DeviceSearch:
                 self._report()
         return self._found(None)
 
+    def _allocate_passes(self, means: np.ndarray) -> None:
+        """What the passes over the points need, from means (R, K) on; of all neighbours, (R·M, K)."""
+        backend, (r, k), d = self.backend, means.shape, self.shape.d
+        self.labels = backend.blank_labels(r)
+        self.stamps = cupy.zeros((r, backend.points.n), np.int32)
+        self.totals = cupy.zeros((r, k, backend.n_columns), np.int64)
+        self.changed = cupy.zeros(r, np.int64)
+        self.centers = cupy.asarray(np.ascontiguousarray(backend.rows(means)))
+        self.centroids = cupy.empty((r, k, d), np.float64)
+        self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
+        self.scratch = cupy.empty((self.shape.r, 2, k), np.int64)
+        self.ready = backend.empty_centers(r, k)
+        backend.make_fast(self.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
+
     def _iteration(self) -> None:
         backend, restarts, (r, k, d) = self.backend, self.restarts, self.shape
         grid, doubt, n = backend.device_grid, self.doubt, backend.points.n
@@ -192,7 +213,7 @@ class DeviceSearch:
             doubt)  # fmt: skip
         backend.launch("iteration.cu", "prepare", backend.spread(r * k * max(d, self.limits.capacity)), (
             self.totals, self.centers, self.centroids, self.labels, self.stamps, self.costs, self.keys, restarts, grid,
-            self.limits, self.shape, n, backend.weighted))  # fmt: skip
+            self.limits, self.shape, n, backend.weighted, 1))  # fmt: skip
         backend.launch_survey(
             self.chunk, self.centroids, self.labels, self.costs, self.keys, self.stamps, restarts.age,
             done=restarts.done)  # fmt: skip
@@ -217,3 +238,50 @@ class DeviceSearch:
             path=restarts.path.get()[:, :length],
             centers=centers,
         )
+
+
+class DeviceNeighbours(DeviceSearch):
+    """The same with M neighbours of every restart: R·M lanes. Names and shapes are those of kernels/neighbours.cu."""
+
+    fits_a_launch = False
+
+    @property
+    def bytes(self) -> int:
+        (r, k, d), m = self.shape, self.settings.n_neighbors
+        return super().bytes + r * m * (8 * k * (self.backend.n_columns + 3 * d + m + 2) + 8 * self.backend.points.n)
+
+    def _allocate_passes(self, means: np.ndarray) -> None:
+        m = self.settings.n_neighbors
+        means = np.repeat(means, m, axis=0)  # (R·M, K)
+        super()._allocate_passes(means)
+        n_lanes, k = means.shape
+        self.keys, self.unused = cupy.empty((m, n_lanes, k), np.uint64), cupy.zeros((n_lanes, 3), np.int64)
+        self.lanes = Lanes(
+            means=upload(means),
+            winner=cupy.zeros(self.shape.r, np.int32),
+            lost=cupy.zeros(n_lanes, np.int32),
+            done=cupy.zeros(n_lanes, np.int32),
+            age=cupy.asarray(np.ones(n_lanes, np.int32)),
+        )
+
+    def _iteration(self) -> None:
+        backend, restarts, lanes, m = self.backend, self.restarts, self.lanes, self.settings.n_neighbors
+        (r, k, d), grid, doubt, n = self.shape, backend.device_grid, self.doubt, backend.points.n
+        backend.launch_assign(
+            self.chunk, self.centers, self.ready, grid, self.labels, self.totals, self.changed, lanes.done,
+            doubt)  # fmt: skip
+        backend.launch("iteration.cu", "prepare", backend.spread(r * m * k * max(d, self.limits.capacity)), (
+            self.totals, self.centers, self.centroids, self.labels, self.stamps, self.costs, self.keys, restarts, grid,
+            self.limits, self.shape._replace(r=r * m), n, backend.weighted, m))  # fmt: skip
+        backend.launch_survey(
+            self.chunk, self.centroids, self.labels, self.costs, self.keys[0], self.stamps, lanes.age,
+            done=lanes.done)  # fmt: skip
+        backend.launch("neighbours.cu", "neighbours_choose", backend.spread(r), (
+            self.costs, restarts, lanes, grid, r, m))  # fmt: skip
+        for i in range(1, m):  # each above the last
+            backend.launch_survey(
+                self.chunk, self.centroids, self.labels, self.unused, self.keys[i], self.stamps, lanes.age,
+                self.keys[i - 1], lanes.lost)  # fmt: skip
+        backend.launch("neighbours.cu", "neighbours_step", (r,), (
+            self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers,
+            self.ready.fast, self.scratch, restarts, lanes, grid, doubt, self.limits, self.shape, m, n))  # fmt: skip

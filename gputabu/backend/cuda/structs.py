@@ -187,6 +187,16 @@ class Limits(NamedTuple):
     shared: bool
 
 
+class Lanes(NamedTuple):
+    """The neighbours that restarts of a search look at."""
+
+    means: Any
+    winner: Any
+    lost: Any
+    done: Any
+    age: Any
+
+
 class Descents(NamedTuple):
     """The state of R restarts of K-Means, and their trace."""
 
@@ -229,6 +239,69 @@ class NearestTwo(NamedTuple):
     second: Any
     near: Any
     far: Any
+
+
+class Relocations(NamedTuple):
+    """The state of R relocation searches, and their trace."""
+
+    centers: Any
+    means: Any
+    shares: Any
+    best_centers: Any
+    elite_centers: Any
+    totals: Any
+    mass: Any
+    costs: Any
+    changed: Any
+    cost: Any
+    best_cost: Any
+    elite: Any
+    aim: Any
+    stale: Any
+    since_elite: Any
+    news: Any
+    number: Any
+    settled: Any
+    unmoved: Any
+    idle: Any
+    done: Any
+    age: Any
+    current: Any
+    best: Any
+    moves: Any
+
+
+class Swaps(NamedTuple):
+    """What relocation searches draw and compare."""
+
+    restarts: Any
+    tiles: Any
+    shift: Any
+    rows: Any
+    candidates: Any
+    barred: Any
+    loss: Any
+    change: Any
+    placed: Any
+    used: Any
+
+
+class RelocationRules(NamedTuple):
+    """How a relocation search runs."""
+
+    target: float
+    reach: float
+    seed: int
+    give_up: int
+    max_iter: int
+    patience: int
+    tenure: int
+    trials: int
+    go_back: int
+    steps: int
+    more_steps: int
+    coarsest: int
+    finest: int
 
 
 class TrialBatch(NamedTuple):

@@ -64,7 +64,7 @@ class NumbaLoops(Loops):
     def quantized(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
         (r, k), n, t = means.shape, self.points.n, settings.max_iter + 1
         capacity = min(t, n + 1)  # a tabu row holds each point once at the most, and gains one entry per iteration
-        if not self.is_small(k) or 8 * r * k * (capacity + t) > self.tuning.state_bytes:
+        if not self.is_small(k) or 8 * r * k * (capacity + t) > self.tuning.state_bytes or settings.n_neighbors > 1:
             return None
         state = self._blank_state(r, k)._replace(
             cost=np.full((r, 2, t), np.nan),
