@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 #: Points of the recordings: primes, so that no other size looks like them.
-FEW, MORE = 2053, 4099
+FEW, MORE = 1511, 3019
 
 
 @dataclass(frozen=True)
@@ -29,37 +29,59 @@ class Launch:
     shared: int
     names: dict[str, Any]  # arguments that are numbers, and whether pointers are null
     per_point: float  # bytes of the arrays with an element for every point, written ones twice
+    arrays: dict[int, float]  # the same arrays by address, written ones once
 
     @property
     def blocks(self) -> int:
         return math.prod(self.grid)
 
 
+@dataclass(frozen=True)
+class Call:
+    """What was asked for."""
+
+    file: str
+    name: str
+    real: np.dtype
+    grid: tuple[int, ...]
+    block: int
+    args: Any
+    shared: int
+    defines: dict[str, int]
+
+
 class _Recorded(Exception):
     """All is known."""
 
 
-def recorded(what: str, d: int, k: int, restarts: int, profile: str, n: int) -> list[Launch]:
-    """The launches of an iteration."""
+def recorded(what: str, d: int, k: int, restarts: int, profile: str, sms: int, n: int) -> list[Launch]:
+    """The launches of an iteration on a device with so many multiprocessors."""
+    from gputabu.backend.cuda import device
+
+    be(profile)
+    blocks = device.BLOCKS_PER_SM * sms
+    one = calls(what, FEW, d, k, restarts, 1)
+    few = calls(what, FEW, d, k, restarts, blocks)
+    more = calls(what, MORE, d, k, restarts, blocks)
+    found = []
+    for small, call, large in zip(one, few, more, strict=True):
+        names, per_point, arrays = _arguments(call.file, call.name, call.args, FEW)
+        names = {name: n if value == FEW else value for name, value in names.items()}
+        axes = zip(small.grid, call.grid, large.grid, strict=True)
+        grid = tuple(_axis(*axis, blocks=blocks, n=n) for axis in axes)
+        defines = tuple(sorted(call.defines.items()))
+        found.append(Launch(call.file, call.name, defines, grid, call.block, call.shared, names, per_point, arrays))
+    return found
+
+
+def be(profile: str) -> None:
+    """Lets hostcuda be a device."""
     import cupy
 
     cupy._hostcuda.use_device(profile)
-    sms = cupy._hostcuda.attributes["MultiProcessorCount"]
-    from gputabu.backend.cuda import device, launch
+    from gputabu.backend.cuda import launch
 
     launch.load.cache_clear()
-    blocks = device.BLOCKS_PER_SM * sms
-    one = _calls(what, FEW, d, k, restarts, 1)
-    few = _calls(what, FEW, d, k, restarts, blocks)
-    more = _calls(what, MORE, d, k, restarts, blocks)
-    found = []
-    for small, call, large in zip(one, few, more, strict=True):
-        file, kernel, grid, threads, shared, defines, names, per_point = call
-        names = {name: n if value == FEW else value for name, value in names.items()}
-        axes = zip(small[2], grid, large[2], strict=True)
-        grid = tuple(_axis(*axis, blocks=blocks, n=n) for axis in axes)
-        found.append(Launch(file, kernel, defines, grid, threads, shared, names, per_point))
-    return found
 
 
 def _axis(one: int, few: int, more: int, blocks: int, n: int) -> int:
@@ -70,17 +92,16 @@ def _axis(one: int, few: int, more: int, blocks: int, n: int) -> int:
     return min(one * blocks, by_points) if one < few else by_points
 
 
-def _calls(what: str, n: int, d: int, k: int, restarts: int, blocks: int) -> list[tuple[Any, ...]]:
+def calls(what: str, n: int, d: int, k: int, restarts: int, blocks: int) -> list[Call]:
+    """What an iteration asks for, with `blocks` as the most of a grid; nothing of it is run."""
     from gputabu.backend.cuda import launch
 
-    calls: list[tuple[Any, ...]] = []
+    found: list[Call] = []
 
     def record(
         file: str, name: str, real: np.dtype, grid: Any, block: int, args: Any, shared: int = 0, **defines: int
     ) -> None:
-        names, per_point = _arguments(file, name, args, n)
-        order = tuple(sorted(defines.items()))
-        calls.append((file, name, tuple(grid), block, shared, order, names, per_point))
+        found.append(Call(file, name, real, tuple(grid), block, args, shared, defines))
 
     def iteration(backend: Any, body: Callable[[], object]) -> None:
         run, launch.launch, backend.blocks = launch.launch, record, blocks
@@ -94,14 +115,16 @@ def _calls(what: str, n: int, d: int, k: int, restarts: int, blocks: int) -> lis
     try:
         RECORDERS[what](X, k, restarts, iteration)
     except _Recorded:
-        return calls
+        return found
     raise RuntimeError(f"no {what} was recorded")
 
 
-def _arguments(file: str, name: str, args: Any, n: int) -> tuple[dict[str, Any], float]:
+def _arguments(file: str, name: str, args: Any, n: int) -> tuple[dict[str, Any], float, dict[int, float]]:
+    """Numbers, bytes per point, and arrays with an element for every point."""
     from gputabu.backend.cuda.sources import signatures
 
     names: dict[str, Any] = {}
+    arrays: dict[int, float] = {}
     per_point = 0.0
     for parameter, value in zip(signatures(file)[name], args, strict=True):
         fields = value._asdict() if hasattr(value, "_asdict") else {parameter.name: value}
@@ -112,9 +135,10 @@ def _arguments(file: str, name: str, args: Any, n: int) -> tuple[dict[str, Any],
                     # What a kernel may write it is taken to read and write.
                     times = 1 if parameter.pointer and is_const(file, name, parameter.name) else 2
                     per_point += times * part.nbytes / n
+                    arrays[part.data.ptr] = part.nbytes / n
             elif not hasattr(part, "dtype") or not np.ndim(part):
                 names.setdefault(field, part if isinstance(part, (bool, int, float)) else np.asarray(part).item())
-    return names, per_point
+    return names, per_point, arrays
 
 
 def is_const(file: str, kernel: str, parameter: str) -> bool:

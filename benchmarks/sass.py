@@ -172,10 +172,10 @@ def _blocks(lines: list[str]) -> list[Block]:
     return blocks
 
 
-def find_loops(follow: list[list[int]]) -> list[Loop]:
-    """Natural loops of a graph that begins at node 0, outer ones first."""
+def dominators(follow: list[list[int]], start: int = 0) -> list[int]:
+    """Of each node of a graph those that all ways to it from the start lead through, as bits; 0 if there is no way."""
     before: list[set[int]] = [set() for _ in follow]
-    reached, stack = {0}, [0]
+    reached, stack = {start}, [start]
     while stack:
         node = stack.pop()
         for after in follow[node]:
@@ -183,23 +183,34 @@ def find_loops(follow: list[list[int]]) -> list[Loop]:
             if after not in reached:
                 reached.add(after)
                 stack.append(after)
-    everything = (1 << len(follow)) - 1  # sets of nodes as bits
-    dominators = [everything] * len(follow)
-    dominators[0] = 1
+    everything = (1 << len(follow)) - 1
+    found = [everything if node in reached else 0 for node in range(len(follow))]
+    found[start] = 1 << start
     settled = False
     while not settled:
         settled = True
-        for node in sorted(reached - {0}):
+        for node in sorted(reached - {start}):
             common = everything
             for previous in before[node]:
-                common &= dominators[previous]
+                common &= found[previous]
             common |= 1 << node
-            if common != dominators[node]:
-                dominators[node], settled = common, False
+            if common != found[node]:
+                found[node], settled = common, False
+    return found
+
+
+def find_loops(follow: list[list[int]]) -> list[Loop]:
+    """Natural loops of a graph that begins at node 0, outer ones first."""
+    over = dominators(follow)
+    reached = [node for node, above in enumerate(over) if above]
+    before: list[set[int]] = [set() for _ in follow]
+    for node in reached:
+        for after in follow[node]:
+            before[after].add(node)
     bodies: dict[int, list[tuple[set[int], int]]] = {}
-    for node in sorted(reached):
+    for node in reached:
         for header in follow[node]:
-            if dominators[node] >> header & 1:
+            if over[node] >> header & 1:
                 bodies.setdefault(header, []).append((_body(header, node, before), node))
     found = [loop for header, ways in bodies.items() for loop in _with_header(header, ways)]
     found = [loop for loop in found if not _idles(loop, follow)]

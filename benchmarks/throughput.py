@@ -1,7 +1,9 @@
 """What devices can do in a clock, and how long a kernel takes at that: a model, whose results are predictions.
 
-Lanes per clock and multiprocessor are from the CUDA guides and published tables; the speed of L2 is about what
-published microbenchmarks found.
+Lanes per clock and multiprocessor are from the CUDA guides and published tables; the speed of L2 and latencies are
+about what published microbenchmarks found. The units of a multiprocessor work side by side: the slowest decides, the
+others add little. Arrays that every iteration reads again are in L2 where all that an iteration touches fits in
+L2_SHARE of it; otherwise they come from DRAM.
 """
 
 from __future__ import annotations
@@ -13,19 +15,15 @@ from dataclasses import dataclass
 from sass import Block, Instruction
 
 #: Constants that are calibrated (`make roofline` says how well that works): the share of its peak that a busy pipe
-#: reaches, how sharply the largest of several times decides, the share of DRAM's peak, seconds of a launch in a graph.
-EFFICIENCY, SHARPNESS, DRAM_SHARE, LAUNCH = 0.82, 6.0, 0.92, 2e-6
-#: Clocks until a result can be used.
-LATENCY = {
-    "FFMA": 4,
-    "INT": 4,
-    "FLOAT64": 8,
-    "TENSOR": 33,
-    "SHARED": 29,
-    "GLOBAL": 480,
-    "CONVERSION": 18,
-    "BARRIER": 20,
-}
+#: reaches, and how sharply the largest of several times decides.
+EFFICIENCY, SHARPNESS = 0.78, 6.0
+#: Not calibrated: the share of DRAM's peak that a copy reaches, the share of L2 that one iteration's arrays can have,
+#: and seconds from the end of a kernel to the begin of the next in a graph (published figures are 1.2 to 1.6 µs).
+DRAM_SHARE, L2_SHARE, GRAPH_GAP = 0.92, 0.75, 1.4e-6
+#: Clocks until a result can be used. Global memory: of DRAM, and of L2.
+LATENCY = {"FFMA": 4, "IMAD": 4, "INT": 4, "FLOAT64": 8, "TENSOR": 33, "SHARED": 29, "CONVERSION": 18, "CONVERT64": 18,
+           "BARRIER": 20}  # fmt: skip
+FROM_DRAM, FROM_L2 = 500, 260
 
 
 @dataclass(frozen=True)
@@ -38,11 +36,13 @@ class Device:
     ghz: float
     dram: float  # GB/s
     l2: float  # GB/s
+    cache: float  # MB of L2
     ffma: int
     float64: int
     convert64: int
     tensor: int  # multiply-adds of FP16 with FP32 sums
     integer: int = 64
+    synchronous: float = 1.0  # the share of `tensor` that mma.sync reaches: on Hopper only wgmma has all of it
 
     @property
     def clock(self) -> float:
@@ -50,50 +50,82 @@ class Device:
 
 
 DEVICES = {
-    70: Device("V100", "v100", 80, 1.53, 900, 2200, 64, 32, 16, 512),
-    80: Device("A100-40", "a100", 108, 1.41, 1555, 4000, 64, 32, 16, 1024),
-    89: Device("RTX 4090", "l4", 128, 2.52, 1008, 5000, 128, 2, 2, 256),
-    90: Device("H100 SXM", "h100", 132, 1.76, 3350, 5500, 128, 64, 16, 2048),
+    70: Device("V100", "v100", 80, 1.53, 900, 2200, 6, 64, 32, 16, 512),
+    80: Device("A100-40", "a100", 108, 1.41, 1555, 4000, 40, 64, 32, 16, 1024),
+    89: Device("RTX 4090", "l4", 128, 2.52, 1008, 5000, 72, 128, 2, 2, 256),
+    90: Device("H100 SXM", "h100", 132, 1.76, 3350, 5500, 50, 128, 64, 16, 2048, synchronous=0.62),
 }
-_NO_WORK = ("NOP", "BSSY", "BSYNC", "DEPBAR", "WARPSYNC", "YIELD", "ERRBAR")
+_NO_WORK = ("NOP", "BSSY", "BSYNC", "DEPBAR", "WARPSYNC", "YIELD", "ERRBAR", "LDGDEPBAR")
+_PIPES = {
+    "FFMA": ("FFMA", "FADD", "FMUL", "FFMA32I", "FADD32I", "FMUL32I", "HFMA2", "HADD2", "HMUL2"),
+    "IMAD": ("IMAD", "IMUL"),
+    "TENSOR": ("HMMA", "IMMA", "BMMA", "HGMMA"),
+    "FLOAT64": ("DFMA", "DADD", "DMUL", "DSETP", "DMMA", "DMNMX"),
+    "SHARED": ("SHFL", "LDSM", "MATCH", "LDS", "STS", "ATOMS"),
+    "GLOBAL": ("LDG", "STG", "LD", "ST", "ATOM", "ATOMG", "RED", "LDL", "STL", "LDGSTS"),
+    "BARRIER": ("BAR", "MEMBAR"),
+    "ISSUE": _NO_WORK,
+}
+_PIPE_OF = {name: pipe for pipe, names in _PIPES.items() for name in names}
+_CONVERSIONS = ("F2F", "F2I", "I2F", "FRND", "MUFU", "POPC", "FLO", "I2I", "F2IP", "BREV", "F2FP")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a load, store or atomic of a warp asks of memory on the average, as hostcuda counts it."""
+
+    shared: bool  # rather than global memory
+    wavefronts: float | None  # of shared memory; not known
+    sectors: float | None  # of global memory; not known
 
 
 def pipe_of(instruction: Instruction) -> str:
     """Which unit executes an instruction."""
-    name, opcode = instruction.name, instruction.opcode
-    if name in ("FFMA", "FADD", "FMUL", "FFMA32I", "FADD32I", "FMUL32I", "HFMA2", "HADD2", "HMUL2"):
-        return "FFMA"
-    if name in ("HMMA", "IMMA", "BMMA", "HGMMA"):
-        return "TENSOR"
-    if name in ("DFMA", "DADD", "DMUL", "DSETP", "DMMA", "DMNMX"):
-        return "FLOAT64"
-    if name in ("F2F", "F2I", "I2F", "FRND", "MUFU", "POPC", "FLO", "I2I", "F2IP", "BREV"):
-        return "CONVERT64" if "64" in opcode else "CONVERSION"
-    if name.startswith(("LDS", "STS", "ATOMS")) or name in ("SHFL", "LDSM", "VOTE", "MATCH", "R2UR"):
-        return "SHARED"
-    if name in ("LDG", "STG", "LD", "ST", "ATOM", "ATOMG", "RED", "LDL", "STL", "LDGSTS"):
-        return "GLOBAL"
-    if name in ("BAR", "MEMBAR"):
-        return "BARRIER"
-    return "INT" if name not in _NO_WORK else "ISSUE"
+    name = instruction.name
+    if name in _CONVERSIONS:
+        wide = "64" in instruction.opcode
+        return "CONVERT64" if wide else "CONVERSION"
+    return _PIPE_OF.get(name, "INT")
+
+
+def generic_shared(instruction: Instruction, asked: Asked | None) -> bool:
+    """Whether an instruction that may ask either memory asks shared memory."""
+    return instruction.name in ("LD", "ST", "ATOM") and asked is not None and asked.shared
+
+
+def memory(instruction: Instruction, asked: Asked | None) -> tuple[float, float]:
+    """Wavefronts of shared memory or L1, and bytes of L2, that one instruction of a warp takes."""
+    name, width = instruction.name, instruction.width
+    if name == "LDSM":
+        matrices = instruction.opcode.rsplit(".", 1)[-1]
+        return float(matrices) if matrices in ("2", "4") else 1.0, 0.0
+    if name == "LDGSTS":
+        return 2.0 * width, 128.0 * width
+    if pipe_of(instruction) == "SHARED" or generic_shared(instruction, asked):
+        known = asked.wavefronts if asked and name != "SHFL" else None
+        return (float(width) if known is None else max(known, width / 2)), 0.0
+    known = asked.sectors if asked else None
+    sectors = 4.0 * width if known is None else known
+    changes = name in ("RED", "ATOM", "ATOMG")
+    return max(1.0, sectors / 4), 32 * sectors * (2 if changes else 1)
 
 
 def clocks(instruction: Instruction, device: Device) -> float:
-    """Clocks of a multiprocessor's unit that one instruction of a warp takes."""
-    pipe, opcode = pipe_of(instruction), instruction.opcode
+    """Clocks of a multiprocessor's unit that one instruction of a warp takes, other than those of memory."""
+    pipe = pipe_of(instruction)
     if pipe == "TENSOR":
-        return tensor_size(instruction) / (device.tensor / (2 if "TF32" in opcode else 1))
-    if pipe in ("SHARED", "GLOBAL"):
-        return 4.0 if opcode.startswith("LDSM") else float(instruction.width)
+        rate = device.tensor * device.synchronous / (2 if "TF32" in instruction.opcode else 1)
+        return tensor_size(instruction) / rate
     lanes = {"FFMA": device.ffma, "FLOAT64": device.float64, "CONVERT64": device.convert64, "CONVERSION": 16}
     return 32 / lanes.get(pipe, device.integer)
 
 
-def products(instruction: Instruction) -> float:
-    """Multiply-adds of a warp's instruction."""
-    if pipe_of(instruction) == "TENSOR":
-        return tensor_size(instruction)
-    return 32.0 if instruction.name in ("FFMA", "DFMA", "DMUL", "FMUL") else 0.0
+def products(instruction: Instruction) -> tuple[str, float]:
+    """Multiply-adds of a warp's instruction, and of what kind."""
+    pipe = pipe_of(instruction)
+    if pipe == "TENSOR":
+        return pipe, tensor_size(instruction)
+    return pipe, 32.0 if instruction.name in ("FFMA", "DFMA", "DMUL", "FMUL") else 0.0
 
 
 def tensor_size(instruction: Instruction) -> float:
@@ -102,22 +134,23 @@ def tensor_size(instruction: Instruction) -> float:
     return 16 * 8 * (16 if "16816" in opcode else 4 if "1684" in opcode else 8)
 
 
-def waiting(block: Block, loops: bool) -> float:
-    """Clocks of a block of one warp alone, which issues in order and waits for operands; of a later round of a loop."""
+def waiting(block: Block, loops: bool, latency: float, shared: Mapping[int, bool]) -> float:
+    """Clocks of a block of one warp alone, which issues in order and waits for operands; of a later round of a loop.
+
+    `latency` is that of global memory; `shared` says of which instructions it is known that they ask shared memory.
+    """
     ready: dict[str, float] = {}
     now = begun = 0.0
     for _ in range(2 if loops else 1):
         begun = now
-        for instruction in block.code:
+        for number, instruction in enumerate(block.code):
             written, read = instruction.registers()
-            pipe = pipe_of(instruction)
+            pipe = "SHARED" if shared.get(number) else pipe_of(instruction)
             now = max([now + 1, *(ready.get(name, 0.0) for name in read)])
             if pipe == "BARRIER":
                 now += LATENCY["BARRIER"]
-            if instruction.name == "LD":  # generic: tables that may be in shared memory
-                pipe = "SHARED"
             for name in written:
-                ready[name] = now + LATENCY.get(pipe, LATENCY["CONVERSION"] if "CONV" in pipe else 4)
+                ready[name] = now + (latency if pipe == "GLOBAL" else LATENCY.get(pipe, 4))
     return now - begun + 1
 
 
@@ -133,27 +166,34 @@ class Load:
     resident: int  # warps that a multiprocessor holds
     dram: float  # bytes
     l2: float
-    products: float = 0.0  # multiply-adds of all kinds, of all lanes
+    products: Mapping[str, float]  # multiply-adds of each kind, of all lanes
+    cached: bool = False  # the points are in L2
 
 
-#: Names of limiters, by pipe.
-LIMITERS = {"FFMA": "FFMA", "TENSOR": "tensor", "FLOAT64": "float64", "CONVERT64": "float64", "SHARED": "shared memory",
-            "GLOBAL": "shared memory", "INT": "integer", "CONVERSION": "integer", "ISSUE": "integer"}  # fmt: skip
+#: Names of limiters, by pipe. FFMA and IMAD are one pipe; shared memory and L1 are one memory.
+LIMITERS = {"FFMA": "FFMA", "TENSOR": "tensor", "FLOAT64": "float64", "CONVERT64": "float64",
+            "SHARED": "shared memory", "CONVERSION": "integer"}  # fmt: skip
 
 
-def seconds(load: Load, device: Device, launch: float = LAUNCH) -> tuple[float, str, dict[str, float]]:
-    """Predicted time, what limits it, and the time of each limiter."""
+def seconds(load: Load, device: Device, efficiency: float = EFFICIENCY) -> tuple[float, str, dict[str, float]]:
+    """Predicted time, without the gap to the next kernel; what limits it; and the time of each limiter."""
     busy = min(device.sms, load.blocks)  # multiprocessors at work
     per_sm = load.warps / busy
-    times: Counter[str] = Counter()
+    pipes: Counter[str] = Counter()
     for pipe, taken in load.clocks.items():
-        name = LIMITERS.get(pipe)
-        if name is not None:
-            times[name] = max(times[name], taken * per_sm / device.clock / EFFICIENCY)
-    times["integer"] = max(times["integer"], load.instructions / 4 * per_sm / device.clock / EFFICIENCY)
+        pipes["FFMA" if pipe == "IMAD" else pipe] += taken
+    times: Counter[str] = Counter()
+    for pipe, taken in pipes.items():
+        if name := LIMITERS.get(pipe):
+            times[name] = max(times[name], taken * per_sm / device.clock / efficiency)
+    # Float32 and integer instructions of a warp wait for each other: published times fit the sum of both, not the
+    # larger. Four instructions of all kinds begin in a clock.
+    more = "FFMA" if pipes["FFMA"] > pipes["INT"] else "integer"
+    math = max(pipes["FFMA"] + pipes["INT"], load.instructions / 4)
+    times[more] = max(times[more], math * per_sm / device.clock / efficiency)
     rounds = per_sm / min(load.resident, per_sm) if per_sm else 0.0
     times["latency"] = load.waits * rounds / device.clock
-    times["DRAM"] = load.dram / (device.dram * 1e9 * DRAM_SHARE)
-    times["L2"] = load.l2 / (device.l2 * 1e9)
+    times["DRAM"] = 0.0 if load.cached else load.dram / (device.dram * 1e9 * DRAM_SHARE)
+    times["L2"] = max(load.l2, load.dram) / (device.l2 * 1e9)
     total = sum(time**SHARPNESS for time in times.values()) ** (1 / SHARPNESS)
-    return total + launch, max(times, key=lambda name: times[name]), dict(times)
+    return total, max(times, key=lambda name: times[name]), dict(times)

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 _KEYWORD = re.compile(r"\b(for|while|if)\b\s*(?=\()")
-_SAID = re.compile(r"//.*?\b(trips|share|beyond|unrolled): ([^;\n]+)")
+_SAID = re.compile(r"//.*?\b(trips|share|beyond): ([^;\n]+)")
 _HEADER = re.compile(r"(?:[\w:]+\s+)?(\w+) = (.+?)$")
 _CAST = re.compile(r"\((?:int|idx|unsigned|word|real|double|float|size_t)\)")
 _RENAMED = {"threadIdx.x": "0", "blockIdx.x": "0", "blockIdx.y": "0", "blockDim.x": "threads"}
@@ -39,7 +39,7 @@ class Statement:
     last: int
     header: str
     said: str  # what the comment says
-    unrolled: int
+    rolled: bool  # by `#pragma unroll 1`
 
     def __contains__(self, line: object) -> bool:
         return isinstance(line, int) and self.first <= line <= self.last
@@ -100,8 +100,7 @@ def statements(file: str, text: str) -> tuple[Statement, ...]:
         end = _end(code, close)
         notes = dict(_SAID.findall(lines[line - 1]))
         header = " ".join(code[open_ + 1 : close - 1].split())
-        pragma = re.match(r"\s*#pragma unroll (\d+)", lines[line - 2]) if line > 1 else None
-        unrolled = int(notes.get("unrolled", pragma[1] if pragma else 1))
+        rolled = line > 1 and bool(re.match(r"\s*#pragma unroll 1\b", lines[line - 2]))
         leaves = re.match(r"\s*\{?\s*(continue|return|break)\b", code[close:end])
         kind, first, last = keyword[1], line, line_of(end - 1)
         if kind == "if" and leaves and "beyond" in notes:
@@ -109,7 +108,7 @@ def statements(file: str, text: str) -> tuple[Statement, ...]:
         else:
             first = line if kind != "if" else line_of(close + len(code[close:]) - len(code[close:].lstrip()))
         said = notes.get({"for": "trips", "while": "trips", "if": "share", "beyond": "beyond"}[kind], "")
-        found.append(Statement(kind, file, line, first, last, header, said.strip(), unrolled))
+        found.append(Statement(kind, file, line, first, last, header, said.strip(), rolled))
     return tuple(sorted(found, key=lambda one: (one.first, -one.last)))
 
 
@@ -195,8 +194,9 @@ def trips(loop: Statement, names: Mapping[str, Any], text: str = "") -> float:
         own = re.sub(r"threadIdx\.x (/|>>) \w+", "0", first)
         first, unit = own.replace("threadIdx.x", "0"), 32 if "threadIdx.x" in own else 1
         extent = evaluate(last, names) - evaluate(first, names) + (limit[1] == "<=")
-        pace = evaluate(pace, names)
-        return max(0.0, math.ceil(extent / unit) * unit / pace)
+        rounds = math.ceil(extent / unit) * unit / evaluate(pace, names)
+        differ = "Idx" in begun[2] or "Idx" in own  # warps begin at different places: their mean
+        return max(0.0, rounds if differ else math.ceil(rounds))
     except (AssertionError, AttributeError, NameError, SyntaxError, TypeError, ValueError, ZeroDivisionError) as error:
         raise Unknown(f"{where}: how often does this loop run? Say it: // trips: EXPRESSION ({error})") from error
 

@@ -108,11 +108,11 @@ def test_banks(stride, wavefronts):
         ("int2", 1, 2),  # a half warp has 32 words, one in each bank
         ("double", 1, 2),
         ("double", 2, 4),  # a half warp has 32 of 64 words in a row, two in each even pair of banks
-        ("double", 0, 2),  # the same word within each half
+        ("double", 0, 1),  # the same word for all: both halves at once
         ("int4", 1, 4),  # a quarter has 32 words
         ("float4", 1, 4),
         ("float4", 2, 8),
-        ("float4", 0, 4),
+        ("float4", 0, 2),  # two quarters at once
     ],
 )
 def test_wide_banks(word, stride, wavefronts):

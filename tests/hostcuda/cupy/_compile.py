@@ -140,7 +140,7 @@ class Module:
         settings = _hostcuda.settings
         variant = SANITIZED if settings.sanitize else CHECKED if settings.check else []
         options, expressions = tuple(options), list(name_expressions or ())
-        flags = [*FLAGS, *variant, *translate(options)]
+        flags = [*FLAGS, *variant, *(["-g1"] if settings.lines else []), *translate(options)]
 
         def run(command, text):
             command = [compiler(), *command]
@@ -166,7 +166,7 @@ class Module:
 
         self.runtime = runtime()
         path = build([HEADER.read_text(), FLUSH.read_text(), code, *flags, *expressions], make)
-        self.library = ctypes.CDLL(str(path))
+        self.path, self.library = path, ctypes.CDLL(str(path))
         self.library.hostcuda_anchor.restype = ctypes.c_void_p
         self.entries = {}
         table = ctypes.addressof(ctypes.c_char.in_dll(self.library, "hostcuda_kernels"))
@@ -175,6 +175,18 @@ class Module:
             if entry.name.decode() in expressions or hasattr(self.library, entry.name.decode()):
                 self.entries[entry.name.decode()] = entry
             table += ctypes.sizeof(Entry)
+
+    def count_lines(self, name):
+        """Tells _hostcuda.counts what the last launch asked of memory, by lines of the source."""
+        width = len(_hostcuda.REQUESTS)
+        number = self.runtime.hostcuda_places(None, None, 0)
+        code, counted = (ctypes.c_size_t * number)(), (ctypes.c_uint64 * (number * width))()
+        self.runtime.hostcuda_places(code, counted, ctypes.c_size_t(number))
+        # An address in the library, and where the file has it: both of one symbol.
+        symbol = ctypes.addressof(ctypes.c_char.in_dll(self.library, "hostcuda_kernels"))
+        base = symbol - symbol_offset(self.path, "hostcuda_kernels")
+        for i, places in enumerate(lines_of(self.path, [place - base - 1 for place in code])):  # they return to `place`
+            _hostcuda.counts.by_line(name, places, counted[i * width : (i + 1) * width])
 
     @functools.cached_property
     def static_bytes(self):
@@ -188,3 +200,23 @@ class Module:
         code = ctypes.c_void_p(entry.call)
         self.runtime.hostcuda_thread_local_segment(code, ctypes.byref(start), ctypes.byref(size))
         return start, size.value
+
+
+@functools.cache
+def symbol_offset(path, name):
+    """Where a shared object has a symbol."""
+    table = subprocess.run(["nm", "-D", path], capture_output=True, text=True, check=True).stdout
+    return next(int(line.split()[0], 16) for line in table.splitlines() if line.endswith(f" {name}"))
+
+
+def lines_of(path, addresses):
+    """Of each address the lines (file, number) that it comes from, the innermost first where functions were inlined."""
+    command = ["addr2line", "-a", "-i", "-e", path, *map(hex, addresses)]
+    said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    found = []
+    for line in said.splitlines():
+        if line.startswith("0x"):
+            found.append([])
+        elif (place := re.match(r"(?:.*/)?([^/:]+):(\d+)", line)) and pathlib.Path(place[1]).suffix in (".cu", ".cuh"):
+            found[-1].append((place[1], int(place[2])))
+    return [tuple(places) for places in found]

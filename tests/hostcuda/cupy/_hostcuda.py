@@ -30,6 +30,7 @@ class Settings:
             return int(os.environ.get(f"HOSTCUDA_{name}") or default)
 
         self.count = number("COUNT", 0) > 0
+        self.lines = False  # count by lines of the source, too
         self.check = number("CHECK", 0) > 0 or self.count
         self.global_races = number("CHECK_GLOBAL", 0) > 0
         self.sanitize = number("SANITIZE", 0) > 0
@@ -51,6 +52,7 @@ class Counts:
 
     def __init__(self):
         self.kernels, self.violations = {}, []
+        self.lines = {}  # of kernels: REQUESTS by the lines of the source, the innermost first, of an access
         directions = ("host_to_device", "device_to_host", "device_to_device")
         self.copies = {direction: {"count": 0, "bytes": 0} for direction in directions}
         self.pinned_bytes = 0  # at the most
@@ -64,6 +66,12 @@ class Counts:
             found.setdefault(key, 0)
         found["launches"] += 1
         for key, more in zip(keys, counted, strict=False):
+            found[key] = max(found[key], more) if key.endswith("worst") else found[key] + more
+
+    def by_line(self, name, places, counted):
+        """Add what one launch asks for at some lines."""
+        found = self.lines.setdefault(name, {}).setdefault(places, dict.fromkeys(REQUESTS, 0))
+        for key, more in zip(REQUESTS, counted, strict=True):
             found[key] = max(found[key], more) if key.endswith("worst") else found[key] + more
 
     def copy(self, direction, nbytes):
@@ -101,7 +109,7 @@ def used(device):
 
 def stats():
     """The counts as in JSON. `launches` were asked for one by one; a graph's are in its kernels only."""
-    found = copy.deepcopy(vars(counts))
+    found = copy.deepcopy({name: value for name, value in vars(counts).items() if name != "lines"})
     found["live_bytes"] = sum(size for size, _ in live.values())
     found["leaked_bytes"] = leaked_bytes()
     return found
@@ -156,13 +164,13 @@ def set_check(on, global_races=False):
     runtime().hostcuda_check_global_races(settings.global_races)
 
 
-def set_count(on):
-    """Count what warps ask of memory, or stop. It takes the checks, and turns them on."""
+def set_count(on, lines=False):
+    """Count what warps ask of memory, or stop. It takes the checks, and turns them on. `counts.lines` is by lines."""
     from ._compile import runtime
 
     if on and not settings.check:
         set_check(True)
-    settings.count = on
+    settings.count, settings.lines = on, on and lines
     runtime().hostcuda_count(on)
 
 

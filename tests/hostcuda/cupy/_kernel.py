@@ -142,6 +142,8 @@ def launch(name, module, entry, grid, block, packed, shared_mem):
             ctypes.byref(entry), pointers, (ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block),
             ctypes.c_size_t(shared_mem), start, ctypes.c_size_t(size), counts,
         )  # fmt: skip
+        if _hostcuda.settings.lines:
+            module.count_lines(name)
     _hostcuda.counts.kernel(name, *counts)
     if error:
         raise _hostcuda.violation(error.decode())
@@ -158,7 +160,7 @@ class RawModule:
 
     def compile(self, log_stream=None):
         settings = _hostcuda.settings
-        variant = (settings.check, settings.sanitize)
+        variant = (settings.check, settings.sanitize, settings.lines)
         if variant not in self._modules:
             self._modules[variant] = Module(self.code, self.options, self.name_expressions)
         return self._modules[variant]
