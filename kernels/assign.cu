@@ -21,7 +21,7 @@
 #define P (D * sizeof(real) * sizeof(real) <= 256 ? 4 : D * sizeof(real) <= 128 ? 2 : 1)
 // Blocks that the registers of a multiprocessor have room for; with more, some architecture spills.
 #define SIZE (D * P * sizeof(real) * sizeof(real))
-#define BLOCKS (SIZE <= 128 ? 5 : SIZE <= 256 ? 4 : SIZE <= 640 ? 3 : 2)
+#define BLOCKS (SIZE <= 128 ? 5 : SIZE <= 256 ? 4 : SIZE <= 512 ? 3 : 2)
 #define STRIDE (D | 1)       // of rows in shared memory; odd: they begin in different banks
 #define GROUP (4 * (D + 1))  // four centres: their norms, then their first coordinates, their second ones, …
 #define OWN (32 * P)         // points of a warp
