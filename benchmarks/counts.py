@@ -24,7 +24,7 @@ RESTARTS = (1, 8)
 #: Iterations of the two searches when events are counted, and when bytes are: watching every access is slow.
 EVENTS, BYTES = (16, 48), (2, 4)
 #: Points, more and fewer, that tell bytes per point from the rest. Both keep all blocks of hostcuda busy.
-MORE, FEWER = 6144, 4096
+MORE, FEWER = 14336, 12288
 #: (d, K) for which the sectors of each pass are counted; of the last, also by the search that relocates centres.
 SHAPES = ((2, 10), (16, 64), (8, 16))
 #: Sectors of a pass, by those of one that reads X once, and of each point 8 bytes more, all coalesced.

@@ -67,10 +67,10 @@ class About:
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_contract.py", "test_seeding.py", "test_cuda.py"
 LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
-LOOPS = "test_loops.py"
+LOOPS, ASSIGN = "test_loops.py", "test_assign.py"
 # fmt: off
 ABOUT = {
-    "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", BACKEND),
+    "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", ASSIGN),
     "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·(⌈K/64⌉ + 2) + 4) at most",
                           "≤ R·(32d + 20), atomics", BACKEND),
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),

@@ -21,7 +21,7 @@
 #define P (D * sizeof(real) * sizeof(real) <= 256 ? 4 : D * sizeof(real) <= 128 ? 2 : 1)
 // Blocks that the registers of a multiprocessor have room for; with more, some architecture spills.
 #define SIZE (D * P * sizeof(real) * sizeof(real))
-#define BLOCKS (SIZE <= 128 ? 5 : SIZE <= 256 ? 4 : SIZE <= 640 ? 3 : 2)
+#define BLOCKS (SIZE <= 128 ? 5 : SIZE <= 256 ? 4 : SIZE <= 512 ? 3 : 2)
 #define STRIDE (D | 1)       // of rows in shared memory; odd: they begin in different banks
 #define GROUP (4 * (D + 1))  // four centres: their norms, then their first coordinates, their second ones, …
 #define OWN (32 * P)         // points of a warp
@@ -95,7 +95,9 @@ __device__ int settle(int* pairs, int pending, const real* rows, const double* c
     double value = 0.0;
     if (lane < pending) {
         row = pairs[2 * lane], found = pairs[2 * lane + 1];
-        value = canonical(rows + row * STRIDE, centers + (idx)found * D, D);
+#pragma unroll 4
+        for (int j = 0; j < D; ++j)  // trips: ceil(D / 4); as `canonical` does it, with four loads under way
+            value = add_square(value, widen(rows[row * STRIDE + j]), centers[(idx)found * D + j]);
     }
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {  // the least of the pairs of a point goes to the first of them
@@ -118,7 +120,6 @@ __device__ int settle(int* pairs, int pending, const real* rows, const double* c
 // What the warps of a block share, and read only.
 struct Tables {
     const double *offset, *scale;  // (D)
-    const real* shift;             // (D) the offset where `unit` is one, as it nearly always is; otherwise zero
     double unit;
 };
 
@@ -131,36 +132,50 @@ __device__ void restage(real* rows, const real* source, int count, bool moved, c
     __syncwarp();
 }
 
-// Decides the points of a list, of which centres with a score above a limit are not the nearest. Lanes take a centre
-// each; those that are left, mostly two, wait until a warp has 32 of them. Where a score or a limit is not a number,
-// every centre is left. rows and chosen are those of the warp.
-__device__ void decide(const int* list, const real* limits, int count, const real* rows, const real* near,
-                       const real* norms, const double* centers, int k, const Tables& tables, int* pairs, int* chosen) {
-    const int lane = threadIdx.x % 32;
-    int pending = 0;
+// A list of points to decide, and what it takes; of one warp and one restart.
+struct Doubtful {
+    const int* list;      // rows of the points
+    const real* limits;   // a centre with a higher score is not the nearest
+    int count;
+    const real* rows;
+    const real* held;     // groups of the restart in shared memory, or null
+    const real *near, *norms;  // all fast centres of the restart
+    const double* centers;
+};
+
+// Lanes take a centre each; those that may be the nearest, mostly two of a point, wait until there are 32 of them. Where
+// a score or a limit is not a number, every centre may be.
+__device__ void decide(const Doubtful& who, int k, const Tables& tables, int* pairs, int* chosen) {
+    const int lane = threadIdx.x % 32, j_own = lane < D ? lane : 0;
+    int pending = 0, t = 0, first = 0;
     __syncwarp();
 #pragma unroll 1
-    for (int t = 0; t < count; ++t) {  // trips: OWN * doubt / max(1e-9, 1 - (1 - doubt) ** OWN)
-        const int row = list[t];
-        const real limit = limits[t];
-        const int j_own = lane < D ? lane : 0;
-        const real coordinate = relative(rows[row * STRIDE + j_own], tables.offset[j_own], tables.unit);
-#pragma unroll 1
-        for (int first = 0; first < k; first += 32) {  // trips: ceil(k / 32)
-            const int a = min(first + lane, k - 1);
-            real dot = 0;
+    while (t < who.count) {  // trips: ceil(k / 32) * OWN * doubt / max(1e-9, 1 - (1 - doubt) ** OWN)
+        const int row = who.list[t], a = min(first + lane, k - 1);
+        const real x = relative(who.rows[row * STRIDE + j_own], tables.offset[j_own], tables.unit);
+        real dot = 0, norm = 0;
+        if (who.held) {  // share: span >= ceil(k / 4)
+            const real* const c = who.held + a / 4 * GROUP + a % 4;
+            norm = c[0];
 #pragma unroll
-            for (int j = 0; j < D; ++j) dot += near[(idx)a * D + j] * __shfl_sync(~0u, coordinate, j);
-            const bool rival = first + lane < k && !(norms[a] - 2 * dot > limit);
-            const unsigned mask = __ballot_sync(~0u, rival);
-            const int at = pending + __popc(mask & ((1u << lane) - 1));
-            if (rival) pairs[2 * at] = row, pairs[2 * at + 1] = a;
-            pending += __popc(mask);
-#pragma unroll 1
-            while (pending > 32) pending = settle(pairs, pending, rows, centers, chosen);  // trips: 2 * doubt
+            for (int j = 0; j < D; ++j) dot += c[4 * (j + 1)] * __shfl_sync(~0u, x, j);
         }
+        if (!who.held) {  // share: span < ceil(k / 4)
+            norm = who.norms[a];
+#pragma unroll
+            for (int j = 0; j < D; ++j) dot += who.near[(idx)a * D + j] * __shfl_sync(~0u, x, j);
+        }
+        const bool rival = first + lane < k && !(norm - 2 * dot > who.limits[t]);
+        const unsigned mask = __ballot_sync(~0u, rival);
+        const int at = pending + __popc(mask & ((1u << lane) - 1));
+        if (rival) pairs[2 * at] = row, pairs[2 * at + 1] = a;
+        pending += __popc(mask);
+        first += 32;
+        if (first >= k) first = 0, ++t;
+#pragma unroll 1
+        while (pending > (t < who.count ? 32 : 0))  // trips: 1 / max(1, ceil(k / 32) * OWN * doubt)
+            pending = settle(pairs, pending, who.rows, who.centers, chosen);
     }
-    settle(pairs, pending, rows, centers, chosen);
     __syncwarp();
 }
 
@@ -177,33 +192,19 @@ __device__ __forceinline__ void add_sum(const Sums& sums, idx at, idx term) {
         add_to(sums.global + at, term);
 }
 
-// What column j of a point, or its weight and count (j = D), brings to one cluster and takes from another, if there is
-// one: the limbs of `contribute`.
-__device__ __forceinline__ void move_column(const Sums& sums, idx to, idx from, bool leaves, const real* x, int j,
-                                            const double* weight, double weight_scale, const Tables& tables) {
-    double v = 1.0;
-    idx high = 0, low = 0;
-    if (j < D) {
-        v = __dsub_rn(widen(x[j]), tables.offset[j]);
-        if (weight) v = __dmul_rn(v, *weight);
-        v = __dmul_rn(v, tables.scale[j]);
-    } else if (weight) {
-        v = __dmul_rn(*weight, weight_scale);
-    }
-    high = next_limb(v), low = next_limb(v);
-    const bool counts = j == D && (!weight || *weight > 0.0);
+// What a point brings to a cluster (sign = 1) or takes from it (-1), the same limbs as `contribute`: of column j, of its
+// count (j = D) or of its weight (D + 1).
+__device__ __forceinline__ void add_column(const Sums& sums, idx cluster, int j, idx sign, const real* x,
+                                           const double* weight, double weight_scale, const Tables& tables) {
+    const double w = weight ? *weight : 1.0;
+    double v = j < D ? __dsub_rn(widen(x[j]), tables.offset[j]) : 1.0;
+    if (weight && j != D) v = __dmul_rn(v, w);  // 1 w is w
+    v = __dmul_rn(v, j < D ? tables.scale[j] : j == D ? 1.0 : weight_scale);
+    const idx high = next_limb(v), low = next_limb(v);
+    const bool wanted = j < D || (j == D ? w > 0.0 : weight != 0);
     const int columns = columns_of(D, weight != 0);
-    if (j < D || weight) {
-        const int one = j < D ? j : 2 * D, other = j < D ? D + j : 2 * D + 1;
-        add_sum(sums, to + one, high);
-        add_sum(sums, to + other, low);
-        if (leaves) add_sum(sums, from + one, -high);
-        if (leaves) add_sum(sums, from + other, -low);
-    }
-    if (counts) {
-        add_sum(sums, to + columns - 1, 1);
-        if (leaves) add_sum(sums, from + columns - 1, -1);
-    }
+    if (wanted) add_sum(sums, cluster + (j < D ? j : j == D ? columns - 1 : 2 * D), sign * high);
+    if (wanted && j != D) add_sum(sums, cluster + (j < D ? D + j : 2 * D + 1), sign * low);
 }
 
 // X        (n, D)      in   rows of the chunk
@@ -231,17 +232,18 @@ assign(const real* __restrict__ X, const double* __restrict__ weight,
     real* const limit = limits + own;
     int *const mine = list + own, *const picked = chosen + own, *const pairs = rivals + threadIdx.x / 32 * 128;
     int* const before = (int*)limit;  // when nobody needs the limits any more
-    const Tables tables = {offset, scale, shift, unit};
+    const Tables tables = {offset, scale, unit};
 #pragma unroll 1
     for (idx t = threadIdx.x; t < n_totals; t += THREADS) local_totals[t] = 0;
 #pragma unroll 1
     for (int j = threadIdx.x; j < D; j += THREADS) {
         offset[j] = grid.offset[j];
         scale[j] = grid.scale ? grid.scale[j] : 0.0;
-        shift[j] = unit == 1.0 ? (real)grid.offset[j] : (real)0;
+        shift[j] = unit == 1.0 ? 2 * (real)grid.offset[j] : (real)0;  // otherwise rows are moved before
     }
 #pragma unroll 1
-    for (int t = threadIdx.x; t < 3 * r; t += THREADS) doubts[t] = fast.doubt[t];
+    for (int t = threadIdx.x; t < 3 * r; t += THREADS)
+        doubts[t] = done && done[t / 3] ? (real)-1 : fast.doubt[t];  // negative where a restart is over
 #pragma unroll 1
     for (int s = threadIdx.x; s < r; s += THREADS) moves[s] = 0;
     __syncthreads();
@@ -259,27 +261,28 @@ assign(const real* __restrict__ X, const double* __restrict__ weight,
         if (unit != 1.0)  // share: 0; rows relative to the offset, for the registers alone
             restage(rows, source, count, true, tables);
         __syncwarp();
-        real x[P][D], norm[P];
+        real x[P][D], square[P];  // x' and its squared norm
+        unsigned alive = 0;       // a bit for each point of the thread that there is
 #pragma unroll
         for (int p = 0; p < P; ++p) {
-            norm[p] = 0;
+            square[p] = 0;
+            alive |= (unsigned)(32 * p + lane < count) << p;
 #pragma unroll
             for (int j = 0; j < D; ++j) {
-                x[p][j] = -2 * (rows[(32 * p + lane) * STRIDE + j] - shift[j]);
-                norm[p] += x[p][j] * x[p][j];
+                x[p][j] = shift[j] - 2 * rows[(32 * p + lane) * STRIDE + j];
+                square[p] += x[p][j] * x[p][j];
             }
-            norm[p] = (real)0.5 * sqrt(norm[p]);
         }
         if (unit != 1.0) restage(rows, source, count, false, tables);  // share: 0
 #pragma unroll 1
         for (int s = 0; s < r; ++s) {
-            if (done && done[s]) continue;  // beyond: 1
+            if (doubts[3 * s] < 0) continue;  // beyond: 1
             int* const label = labels + s * chunk.pitch + chunk.start + base + own + lane;
             int old[P], found[P];
             real best[P], second[P];
 #pragma unroll
             for (int p = 0; p < P; ++p) {
-                old[p] = !fresh && 32 * p + lane < count ? label[32 * p] : -1;
+                old[p] = !fresh && (alive >> p & 1) ? label[32 * p] : -1;
                 best[p] = second[p] = infinite();
                 found[p] = 0;
             }
@@ -316,49 +319,56 @@ assign(const real* __restrict__ X, const double* __restrict__ weight,
 #pragma unroll
                     for (int j = 0; j < D; ++j) one[0][j] = x[p][j];
                     score_group<1>(first + at[p] * GROUP, one, score);
-                    Lead lead = {infinite(), second[p], 0};
-#pragma unroll
-                    for (int m = 0; m < 4; ++m) consider(lead, score[0][m], m);
-                    best[p] = lead.best, second[p] = lead.second;
-                    found[p] = 4 * (a + at[p]) + lead.found;
+                    const real(&c)[4] = score[0];
+                    const real left = min(c[0], c[1]), right = min(c[2], c[3]);
+                    const int which = right < left ? (c[3] < c[2] ? 3 : 2) : (c[1] < c[0] ? 1 : 0);
+                    best[p] = min(left, right);
+                    second[p] = min(second[p], max(left, right));
+                    second[p] = min(second[p], min(max(c[0], c[1]), max(c[2], c[3])));
+                    found[p] = 4 * (a + at[p]) + which;
                 }
             }
-            unsigned unsure = 0;  // a bit for each point of the thread
+            // (‖x‖ + ‖c‖)² ≤ 2‖x‖² + 2‖c‖²: this needs no root, and is seldom not enough.
+            const real bound0 = doubts[3 * s], bound1 = doubts[3 * s + 1], bound2 = doubts[3 * s + 2];
+            unsigned unsure = 0;
 #pragma unroll
             for (int p = 0; p < P; ++p) {
-                const real bound = doubts[3 * s] + norm[p] * (doubts[3 * s + 1] + norm[p] * doubts[3 * s + 2]);
-                const bool certain = second[p] - best[p] > bound;  // not where one is not a number
-                unsure |= (unsigned)(k > 1 && 32 * p + lane < count && !certain) << p;
-                best[p] += bound;
+                const bool certain = second[p] - best[p] > 2 * bound0 + square[p] * ((real)0.5 * bound2);
+                unsure |= (unsigned)!certain << p;  // also where one is not a number
             }
+            unsure &= k > 1 ? alive : 0;
             if (__any_sync(~0u, unsure)) {  // share: 1 - (1 - doubt) ** OWN
                 int listed = 0;
 #pragma unroll
                 for (int p = 0; p < P; ++p) {
+                    const real norm = (real)0.5 * sqrt(square[p]), bound = bound0 + norm * (bound1 + norm * bound2);
+                    if (second[p] - best[p] > bound) unsure &= ~(1u << p);
                     const unsigned mask = __ballot_sync(~0u, unsure >> p & 1);
                     const int place = listed + __popc(mask & ((1u << lane) - 1));
-                    if (unsure >> p & 1) mine[place] = 32 * p + lane, limit[place] = best[p];
+                    if (unsure >> p & 1) mine[place] = 32 * p + lane, limit[place] = best[p] + bound;
                     listed += __popc(mask);
                 }
                 const idx begin = (idx)s * k;
-                decide(mine, limit, listed, rows, fast.centers + begin * D, fast.norms + begin, centers + begin * D, k,
-                       tables, pairs, picked);
+                const bool all = s * groups >= low && (s + 1) * groups <= high;
+                const Doubtful who = {mine, limit, listed, rows, all ? near + (s * groups - low) * GROUP : 0,
+                                      fast.centers + begin * D, fast.norms + begin, centers + begin * D};
+                decide(who, k, tables, pairs, picked);
 #pragma unroll
                 for (int p = 0; p < P; ++p)
                     if (unsure >> p & 1) found[p] = picked[32 * p + lane];
                 __syncwarp();
             }
-            bool any = false;
+            unsigned leaving = 0;
 #pragma unroll
-            for (int p = 0; p < P; ++p) any = any || (32 * p + lane < count && found[p] != old[p]);
-            if (!__any_sync(~0u, any)) continue;  // beyond: 1 - (1 - changed) ** OWN
+            for (int p = 0; p < P; ++p) leaving |= (unsigned)(found[p] != old[p]) << p;
+            leaving &= alive;
+            if (!__any_sync(~0u, leaving)) continue;  // beyond: 1 - (1 - changed) ** OWN
             int listed = 0;
 #pragma unroll
             for (int p = 0; p < P; ++p) {
-                const bool moves_on = 32 * p + lane < count && found[p] != old[p];
-                const unsigned mask = __ballot_sync(~0u, moves_on);
+                const unsigned mask = __ballot_sync(~0u, leaving >> p & 1);
                 const int place = listed + __popc(mask & ((1u << lane) - 1));
-                if (moves_on) {
+                if (leaving >> p & 1) {
                     label[32 * p] = found[p];
                     mine[place] = 32 * p + lane;
                     before[place] = old[p], picked[place] = found[p];
@@ -370,11 +380,12 @@ assign(const real* __restrict__ X, const double* __restrict__ weight,
             if (!totals) continue;
             const Sums sums = {local_totals, totals, private_totals != 0};
 #pragma unroll 1
-            for (int t = lane; t < listed * (D + 1); t += 32) {  // trips: max(1, P * changed * (D + 1))
-                const int place = t / (D + 1), j = t % (D + 1), row = mine[place], from = before[place];
-                const idx i = base + own + row, begin = (idx)s * k;
-                move_column(sums, (begin + picked[place]) * columns, (begin + from) * columns, from >= 0,
-                            rows + row * STRIDE, j, weight ? weight + i : 0, grid.weight_scale, tables);
+            for (int t = lane; t < listed * 2 * (D + 2); t += 32) {  // trips: max(1, P * changed * 2 * (D + 2))
+                const int place = t / (2 * (D + 2)), j = t / 2 % (D + 2), row = mine[place];
+                const int cluster = t % 2 ? before[place] : picked[place];
+                if (cluster < 0) continue;  // beyond: 1
+                add_column(sums, ((idx)s * k + cluster) * columns, j, t % 2 ? -1 : 1, rows + row * STRIDE,
+                           weight ? weight + base + own + row : 0, grid.weight_scale, tables);
             }
             __syncwarp();
         }

@@ -93,8 +93,9 @@ def assign(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks
     share = room // 2 if least + each * MIN_SPAN <= room // 2 else room
     span = max(1, min(r * -(-k // 4), (share - least) // each))
     private = summed and bytes_of(span, True) <= share
-    grid = max(1, min(-(-n // (threads * assign_points(d, real))), 4 * blocks))
-    return AssignForm((grid,), threads, bytes_of(span, private), span, private)
+    tiles = -(-n // (threads * assign_points(d, real)))
+    grid = min(tiles, max(blocks, min(tiles // 2, 4 * blocks)))  # tables are loaded and written back by every block
+    return AssignForm((max(1, grid),), threads, bytes_of(span, private), span, private)
 
 
 def assign_tiled(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:
