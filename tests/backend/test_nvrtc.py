@@ -67,7 +67,7 @@ def static_shared(file: str, real: str, defines: str) -> int:
 
 def kernels() -> list[str]:
     text = "\n".join(path.read_text() for path in (ROOT / "kernels").glob("*.cu"))
-    return re.findall(r'extern "C" __global__ void (\w+)\(', text)
+    return re.findall(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s)?(\w+)\(', text)
 
 
 def rows() -> dict[str, str]:

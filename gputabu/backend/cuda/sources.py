@@ -23,7 +23,7 @@ TYPES: dict[str, np.dtype] = {
     "word": np.dtype(np.uint64),
 }
 _POINTER = np.dtype(np.uint64)
-_SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+_SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s)?(\w+)\(([^)]*)\)')
 _STRUCT = re.compile(r"^struct (\w+) \{(.*?)^\};", re.MULTILINE | re.DOTALL)
 _FIELD = re.compile(r"(?:const )?(\w+)(\*?) (\w+)")
 _TABLE = re.compile(r"#define (\w+_SHARED)\(ARRAY\)((?:[^\n]*\\\n)*[^\n]*)")
