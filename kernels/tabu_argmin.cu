@@ -13,6 +13,8 @@
     ARRAY(word, local_keys, private_keys * group * k)               \
     ARRAY(int, all_owners, threads * RG)
 #define STRIDE (WIDTH | 1)  // of a point's terms; odd: they begin in different banks
+#define THREADS (RG == 1 ? 256 : 128)
+#define AT_ONCE (RG == 1 && sizeof(real) > 4 ? 2 : 3)  // blocks
 #define HELD 8              // points whose limbs an int can hold
 
 // Limbs of a thread's points. For many restarts they are held in 32 bits, and added up every HELD points.
@@ -73,7 +75,7 @@ __device__ __noinline__ void find_odd_terms(const real* X, const double* centers
 // 32 points per warp, striding. grid = (ceil(R / RG), any), block = (256, or 128 for many restarts, which take more
 // registers). Ties: lowest row.
 // bytes: n * (4 * d * ceil(r / RG) + 8 * r)
-extern "C" __global__ void __launch_bounds__(RG == 1 ? 256 : 128, RG == 1 && sizeof(real) > 4 ? 2 : 3)
+extern "C" __global__ void __launch_bounds__(THREADS, AT_ONCE)
 survey(const real* __restrict__ X, const double* __restrict__ weight, const double* __restrict__ centers,
        const int* __restrict__ labels, const int* __restrict__ stamps, const int* __restrict__ age,
        const word* __restrict__ bar, idx* __restrict__ costs, word* __restrict__ keys, const int* __restrict__ done,
