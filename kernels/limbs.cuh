@@ -34,7 +34,8 @@ __device__ __forceinline__ Power power_of(double factor) { return Power{factor, 
 // T = v·2^(scale + 2·LIMB) is nearly always an integer, of at most 84 bits. Q = T / 2^LIMB, rounded to even, has the
 // first two limbs, and the third is what it leaves of T. The first is Q / 2^LIMB, rounded; where that is halfway Q does
 // not tell how v rounds. That, tiny values and the largest go by `next_limb`.
-__device__ __forceinline__ void add_limbs(idx (&sums)[3], double v, const Power& scale) {
+template <class Sum>
+__device__ __forceinline__ void add_limbs(Sum (&sums)[3], double v, const Power& scale) {
     const unsigned high = (unsigned)__double2hiint(v), low = (unsigned)__double2loint(v);
     const unsigned mantissa = (high & 0x000FFFFFu) | 0x00100000u;
     const unsigned shift = (high >> 20) + (unsigned)(scale.exponent + 2 * LIMB - 1075);  // T = mantissa << shift
@@ -47,13 +48,13 @@ __device__ __forceinline__ void add_limbs(idx (&sums)[3], double v, const Power&
     const word up = Q + (1u << (LIMB - 1));
     if (shift < 32u && high >= 0x00100000u && ((unsigned)up & ((1u << LIMB) - 1u)) != 0u) {  // share: 1
         const unsigned first = (unsigned)(up >> LIMB);
-        sums[0] += first;
+        sums[0] += (Sum)first;
         sums[1] += (int)((unsigned)Q - (first << LIMB));
         sums[2] += (int)((unsigned)T - ((unsigned)Q << LIMB));
     } else if (v != 0.0) {  // share: 0
         double rest = __dmul_rn(v, scale.factor);
 #pragma unroll
-        for (int limb = 0; limb < 3; ++limb) sums[limb] += next_limb(rest);
+        for (int limb = 0; limb < 3; ++limb) sums[limb] += (Sum)next_limb(rest);
     }
 }
 

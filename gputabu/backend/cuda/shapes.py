@@ -119,17 +119,17 @@ def survey_defines(r: int, d: int) -> dict[str, int]:
 def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: bool) -> Form:
     """`survey`; `keyed` if the best free points are wanted."""
     r, k, d = shape
-    group = min(survey_group(r), r)
+    group, threads = min(survey_group(r), r), THREADS if r == 1 else THREADS // 2
     resident, private = 8 * group * k * d <= TABLE, keyed and 8 * group * k <= TABLE
-    sizes = survey_defines(r, d) | {"group": group, "k": k, "d": d, "threads": THREADS}
+    sizes = survey_defines(r, d) | {"group": group, "k": k, "d": d, "threads": threads}
     while True:
         sizes |= {"resident": resident, "private_keys": private}
         shared = shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
         if shared <= room:
             break
         resident, private = False, private and resident
-    grid = (-(-r // survey_group(r)), max(1, min(-(-n // THREADS), 2 * blocks)))
-    return Form(grid, THREADS, shared, resident, private)
+    grid = (-(-r // survey_group(r)), max(1, min(-(-n // threads), 2 * blocks)))
+    return Form(grid, threads, shared, resident, private)
 
 
 def block_search_bytes(n: int, shape: Shape, columns: int, real: np.dtype) -> int:

@@ -1,0 +1,92 @@
+"""Passes of the CUDA backend that read X: the bits of NumPy at every width, and numbers taken apart by their bits."""
+
+import functools
+
+import numpy as np
+import pytest
+
+from gputabu.backend.arithmetic import fixed_point
+from gputabu.backend.arithmetic.constants import LIMB
+
+pytestmark = pytest.mark.gpu
+
+#: Functions of limbs.cuh, each over an array.
+PROBES = """
+#include "limbs.cuh"
+extern "C" __global__ void probe(const double* v, const float* x, double scale, long long* limbs, unsigned* keys,
+                                 double* wide, int n) {
+    const Power power = power_of(scale);
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
+        idx sums[3] = {0, 0, 0};
+        add_limbs(sums, v[i], power);
+        for (int l = 0; l < 3; ++l) limbs[3 * i + l] = sums[l];
+        keys[i] = key_of(v[i], power);
+        wide[i] = is_denormal(x[i]) ? widen(x[i]) : widened(x[i]);
+    }
+}
+"""
+
+
+@functools.cache
+def probe_kernel():
+    import cupy
+
+    from gputabu.backend.cuda.launch import options
+    from gputabu.backend.cuda.sources import source
+
+    text = PROBES.replace('#include "limbs.cuh"', source("limbs.cuh"))
+    return cupy.RawModule(code=text, options=options(np.dtype(np.float32), ())).get_function("probe")
+
+
+def probe(values, floats, scale):
+    import cupy
+
+    n = len(values)
+    limbs, keys, wide = cupy.empty((n, 3), np.int64), cupy.empty(n, np.uint32), cupy.empty(n, np.float64)
+    args = (cupy.asarray(values), cupy.asarray(floats), np.float64(scale), limbs, keys, wide, np.int32(n))
+    probe_kernel()((64,), (256,), args)
+    return limbs.get(), keys.get(), wide.get()
+
+
+def adversarial(rng, n):
+    """Doubles from 0 to 2^LIMB: of every size, halfway between limbs, one step off, short and full mantissas."""
+    size = np.ldexp(rng.random(n), rng.integers(-100, LIMB + 1, n))
+    whole, part = rng.integers(0, 2**LIMB, n), rng.integers(0, 2**LIMB, n)
+    halves = whole + 0.5
+    seconds = whole % 2**20 + np.ldexp(part + 0.5, -LIMB)
+    thirds = np.ldexp(part + 0.5, -2 * LIMB)
+    tie = np.ldexp(np.ldexp(whole % 2**10, LIMB) + 2 ** (LIMB - 1) + 0.5, -LIMB)  # Q is halfway, v is not
+    exact = np.concatenate([halves, seconds, thirds, tie, whole.astype(float), [0.0, 2.0**LIMB, 5e-324, 1e-310]])
+    near = [np.nextafter(exact, 0), np.nextafter(exact, np.inf)]
+    values = np.concatenate([size, exact, *near])
+    return values[(values >= 0) & (values <= 2.0**LIMB)]
+
+
+@pytest.mark.parametrize("exponent", [0, 27, -600, 996, -950])
+def test_limbs_keys_and_widening_are_those_of_float64_arithmetic(exponent):
+    rng = np.random.default_rng(exponent + 1000)
+    values = np.ldexp(adversarial(rng, 15_000), exponent - LIMB)  # at most 2^exponent
+    bits = rng.integers(0, 2**32, len(values), dtype=np.uint64).astype(np.uint32)
+    bits[::5] &= 0x807FFFFF  # denormal
+    bits[::11] &= 0x80000000
+    floats = bits.view(np.float32)
+    floats = np.where(np.isfinite(floats), floats, np.float32(1))
+    limbs, keys, wide = probe(values, floats, np.ldexp(1.0, LIMB - exponent))
+    wanted = fixed_point.limbs(values.copy(), exponent, 3)
+    assert (limbs == np.stack(wanted, axis=1).astype(np.int64)).all()
+    scaled = values * np.ldexp(1.0, LIMB - exponent)
+    assert (keys == scaled.astype(np.float32).view(np.uint32)).all()
+    assert (wide.view(np.uint64) == floats.astype(np.float64).view(np.uint64)).all()
+
+
+@pytest.mark.parametrize("scale", [-130, -1000, 100, 900])
+def test_keys_of_all_sizes(scale):
+    """Results that are denormal, normal, or infinite."""
+    rng = np.random.default_rng(scale + 2000)
+    values = np.ldexp(0.5 + rng.random(40_000) / 2, rng.integers(-200, 140, 40_000) - scale)
+    values[::3] = np.ldexp(np.rint(np.ldexp(np.frexp(values[::3])[0], 25)), np.frexp(values[::3])[1] - 25)  # halfway
+    values = values[(values > 0) & np.isfinite(values)]
+    _, keys, _ = probe(values, np.zeros(len(values), np.float32), np.ldexp(1.0, scale))
+    with np.errstate(over="ignore"):
+        wanted = (values * np.ldexp(1.0, scale)).astype(np.float32).view(np.uint32)
+    assert (keys == wanted).all()
