@@ -49,7 +49,7 @@ extern "C" __global__ void neighbours_step(const real* X, const double* weight, 
     const bool goes_on = advance(me, limits, cost_of(costs + 3 * won, grid), labels + won * n, weight,
                                  totals + won * k * columns, keys + won * k, k, columns, scratch + 2 * s * k);
     for (int m = threadIdx.x; m < neighbours; m += blockDim.x) {
-        lanes.age[first + m] = *me.age;
+        if (goes_on) lanes.age[first + m] = *me.age;
         lanes.done[first + m] = lanes.lost[first + m] = !goes_on;
     }
     if (!goes_on) return;

@@ -13,6 +13,7 @@
 
 #define WARP 32
 #define MOST 256  // threads of a block at the most
+#define BATCH 8   // loads that do not wait for each other
 
 // w · d² on the grid of 2^-shift, 2^shift being the scale.
 __device__ __forceinline__ idx potential_term(double square, const double* weight, idx i, double scale) {
@@ -57,8 +58,13 @@ extern "C" __global__ void relocation_potential(const double* __restrict__ near,
 __device__ idx row_of(const double* near, const double* weight, idx tile, idx beyond, double scale, idx n) {
     const idx first = tile * POTENTIAL_TILE + threadIdx.x % WARP * (POTENTIAL_TILE / WARP), last = min(n, first + POTENTIAL_TILE / WARP);
     idx mine = 0;
-#pragma unroll 8  // loads that do not wait for each other
-    for (idx i = first; i < last; ++i) mine += potential_term(near[i], weight, i, scale);  // trips: 32
+    for (idx i = first; i < last; i += BATCH) {  // trips: 32 / BATCH
+        idx terms[BATCH];
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) terms[j] = i + j < last ? potential_term(near[i + j], weight, i + j, scale) : 0;
+#pragma unroll
+        for (int j = 0; j < BATCH; ++j) mine += terms[j];
+    }
     const idx until = running_sum(mine);
     const unsigned past = __ballot_sync(0xFFFFFFFFu, until > beyond);
     const int owner = __ffs((int)past) - 1;
@@ -291,8 +297,8 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
     __shared__ double waiting[ORDERED];
     __shared__ Verdict found;
     __shared__ int differs;
-    const int k = shape.k, d = shape.d, columns = columns_of(d, weighted);
-    const idx s = blockIdx.x, size = (idx)k * d;
+    const int k = shape.k, d = shape.d, columns = columns_of(d, weighted), size = k * d;
+    const idx s = blockIdx.x;
     if (skip[s]) {
         if (threadIdx.x == 0) state.settled[s] = 1;  // nearest_two has just looked
         return;
@@ -300,16 +306,22 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
     Standing now = standing_of(state, s);
     double *centers = state.centers + s * size, *means = state.means + s * size, *mass = state.mass + s * 2 * k;
     const idx* totals = state.totals + s * k * columns;
-#pragma unroll 2
-    for (idx t = threadIdx.x; t < size; t += blockDim.x)
-        means[t] = centroid(totals + t / d * columns, d, (int)(t % d), weighted, grid, centers[t]);
+#pragma unroll 1
+    for (int t = threadIdx.x; t < size; t += blockDim.x)
+        means[t] = centroid(totals + (idx)(t / d) * columns, d, t % d, weighted, grid, centers[t]);
     if (threadIdx.x == 0) differs = 0;
     __syncthreads();  // also: everyone has read `skip`
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         const double weight = weight_of(totals + (idx)a * columns, d, weighted, grid);
         double shift = 0.0;
-#pragma unroll 8  // loads that do not wait for each other
-        for (int j = 0; j < d; ++j) shift = add_square(shift, means[(idx)a * d + j], centers[(idx)a * d + j]);
+        for (int j = 0; j < d; j += BATCH) {
+            double squares[BATCH];
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i)
+                squares[i] = j + i < d ? add_square(0.0, means[(idx)a * d + j + i], centers[(idx)a * d + j + i]) : 0.0;
+#pragma unroll
+            for (int i = 0; i < BATCH; ++i) shift = __dadd_rn(shift, squares[i]);
+        }
         state.shares[s * k + a] = __dmul_rn(weight, shift);
         mass[a] = totals[(idx)(a + 1) * columns - 1] >= 2 ? weight : 0.0;
         mass[k + a] = weight;
@@ -325,7 +337,8 @@ extern "C" __global__ void relocation_step(Relocations state, const int* skip, G
     }
     __syncthreads();
     double *best = state.best_centers + s * size, *elite = state.elite_centers + s * size;
-    for (idx t = threadIdx.x; t < size; t += blockDim.x) {
+#pragma unroll 1
+    for (int t = threadIdx.x; t < size; t += blockDim.x) {
         const double mean = means[t];
         if (found.better) best[t] = mean;
         if (found.nearer) elite[t] = mean;

@@ -66,27 +66,29 @@ __device__ void make_fast(const double* centers, const FastCenters& fast, const 
 // algorithms.tabu_list). Returns whether the restart goes on. scratch (2·K): a thread reads only what it wrote.
 __device__ bool advance(const Restarts& me, const Limits& limits, double J, const int* labels, const double* weight,
                         const idx* totals, const word* keys, int k, int columns, idx* scratch) {
-    __shared__ int better;
     idx *next = scratch, *cut = scratch + k;
-    const int iteration = *me.age - 1;
+    // Every thread judges, from loads that do not wait for each other; the first one writes.
+    const int iteration = *me.age - 1, since = *me.stale;
+    const double before = *me.best_cost;
+    const bool better = iteration == 0 || J < __dmul_rn(before, 1.0 - NOISE);
+    const double best = better ? J : before;
+    const int stale = better ? 0 : since + 1;
+    const int done = best <= limits.target ? STOP_TARGET : stale >= limits.patience ? STOP_PATIENCE
+                     : iteration == limits.max_iter ? STOP_MAX_ITER : 0;
     __syncthreads();  // everyone has read the age
     if (threadIdx.x == 0) {
-        better = iteration == 0 || J < __dmul_rn(*me.best_cost, 1.0 - NOISE);
-        if (better) *me.best_cost = J;
-        const int stale = better ? 0 : *me.stale + 1;
+        *me.best_cost = best;
         *me.stale = stale;
-        me.current[iteration] = J;
-        me.best[iteration] = *me.best_cost;
-        *me.done = *me.best_cost <= limits.target ? STOP_TARGET : stale >= limits.patience ? STOP_PATIENCE
-                   : iteration == limits.max_iter ? STOP_MAX_ITER : 0;
+        *me.done = done;
         *me.age = iteration + 2;
+        me.current[iteration] = J;
+        me.best[iteration] = best;
     }
-    __syncthreads();
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         if (better) me.best_means[a] = me.means[a];
         me.path[(idx)iteration * k + a] = me.means[a];
     }
-    if (*me.done) return false;
+    if (done) return false;
     for (int a = threadIdx.x; a < k; a += blockDim.x) {  // every cluster looks at the rows as they are
         next[a] = me.means[a];
         cut[a] = -1;

@@ -167,7 +167,7 @@ class Restarts(NamedTuple):
             rows=cupy.empty((r, k, capacity), np.int64),
             length=cupy.zeros((r, k), np.int32),
             best_means=cupy.empty((r, k), np.int64),
-            best_cost=cupy.empty(r, np.float64),
+            best_cost=cupy.zeros(r, np.float64),
             stale=cupy.zeros(r, np.int32),
             age=cupy.asarray(np.ones(r, np.int32)),
             done=cupy.zeros(r, np.int32),
