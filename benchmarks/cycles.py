@@ -22,7 +22,7 @@ from throughput import (
     Device,
     Load,
     clocks,
-    generic_shared,
+    latency_of,
     memory,
     pipe_of,
     products,
@@ -170,7 +170,7 @@ class Run:
             if not block.code or not (times := self.counts.times(number)):
                 continue
             issued += times * len(block.code)
-            in_shared = {}
+            latencies = {}
             for at, one in enumerate(block.code):
                 pipe = pipe_of(one)
                 if self.counts.idle(one):
@@ -178,14 +178,14 @@ class Run:
                 elif pipe in ("SHARED", "GLOBAL"):
                     found = asked(self.lines, one.places, one.name.startswith("LD"))
                     turns, through = memory(one, found)
-                    in_shared[at] = generic_shared(one, found)
+                    latencies[at] = latency_of(one, found, latency)
                     taken["SHARED"] += times * turns
                     moved += times * through
                 else:
                     taken[pipe] += times * clocks(one, device)
                 kind, count = products(one)
                 work[kind] += times * count * (not self.counts.idle(one))
-            waits += times * waiting(block, self.made.kernel.loop_of(number) is not None, latency, in_shared)
+            waits += times * waiting(block, self.counts.loop_at[number] is not None, latencies)
         blocks = int(np.prod(self.grid))
         warps = blocks * -(-self.threads // 32)
         limits = ARCHITECTURES[arch]

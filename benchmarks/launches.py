@@ -7,7 +7,7 @@ points; bytes are those of the arrays that have an element for every point.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -139,6 +139,14 @@ def _arguments(file: str, name: str, args: Any, n: int) -> tuple[dict[str, Any],
             elif not hasattr(part, "dtype") or not np.ndim(part):
                 names.setdefault(field, part if isinstance(part, (bool, int, float)) else np.asarray(part).item())
     return names, per_point, arrays
+
+
+def arrays_of(call: Call) -> Iterator[Any]:
+    """The arrays that a call is given, also within structs."""
+    for value in call.args:
+        for part in value if hasattr(value, "_asdict") else (value,):
+            if hasattr(part, "dtype") and np.ndim(part):
+                yield part
 
 
 def is_const(file: str, kernel: str, parameter: str) -> bool:
