@@ -222,7 +222,7 @@ class Counts(Sources):
 
     def _share_at(self, places: tuple[Place, ...]) -> float:
         if places not in self._known:
-            branches = self._around(places, ("if", "beyond"))
+            branches = self._around(places, ("if", "else", "beyond"))
             self._known[places] = math.prod(share(branch, self.names) for branch in branches)
         return self._known[places]
 

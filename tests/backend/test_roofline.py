@@ -59,6 +59,12 @@ void planted(int n) {
         change();
     }
     while (more()) { }  // trips: k / 2; half of them
+    if (resident) {
+        near();
+    } else {
+        far();
+    }
+    if (resident) near(); else far();
 }
 """
 NAMES = {"n": 1_000_000, "d": 16, "k": 64, "grid_x": 100, "threads": 256, "resident": 0, "changed": 0.01}
@@ -95,6 +101,11 @@ def test_trips_and_shares():
     assert trips.trips(copy, NAMES, SOURCE) == 1 / 8  # one warp of the eight of a block
     assert 10 in leaves and 9 not in leaves and trips.share(leaves, NAMES) == pytest.approx(1 - 0.99**32)
     assert trips.trips(rest, NAMES, SOURCE) == 32
+    both = [one for one in found if one.line == 13]
+    assert [(one.kind, 14 in one, 16 in one) for one in both] == [("if", True, False), ("else", False, True)]
+    assert [trips.share(one, NAMES) for one in both] == [0, 1]
+    assert [trips.share(one, NAMES | {"resident": 1}) for one in both] == [1, 0]
+    assert trips.share(by_line[18], NAMES) == 1  # in one line: not known
     with pytest.raises(trips.Unknown, match=r"planted\.cu:8"):
         trips.trips(unknown, NAMES, SOURCE)
 
