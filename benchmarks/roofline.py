@@ -88,15 +88,18 @@ def survey_bound(case: Case) -> float:
     return dram_seconds(case, 4 * case.d + 8 * case.restarts)
 
 
-def relocation_bound(case: Case) -> float:
-    """X for the two nearest centres and again for the candidates, the 24 bytes of these two, 8 of the label."""
-    return dram_seconds(case, 2 * 4 * case.d + (24 + 8) * case.restarts)
+def relocation_bound(case: Case, launches: list[Launch]) -> float:
+    """What its passes must read: X for the two nearest centres, with these two (24 bytes) written, whenever they are
+    looked for; X and these two for the candidates; these two and the labels to reassign."""
+    point, two, label = 4 * case.d, 24 * case.restarts, 8 * case.restarts
+    passes = {"nearest_two": point + two, "swap_gains": point + two, "reassign": two + label}
+    return dram_seconds(case, sum(passes.get(launch.kernel, 0) for launch in launches))
 
 
-def bound_of(case: Case) -> float:
+def bound_of(case: Case, launches: list[Launch]) -> float:
     """Seconds that no iteration can beat."""
     if case.what == "relocation iteration":
-        return relocation_bound(case)
+        return relocation_bound(case, launches)
     return assign_bound(case) + (survey_bound(case) if case.what == "tabu iteration" else 0.0)
 
 
@@ -153,7 +156,7 @@ def predicted(case: Case) -> tuple[Row, ...]:
         rows.append(case.row(launch.kernel, time + GRAPH_GAP, kernel_bound(case, launch.kernel, load), limiter))
     longest = max(rows, key=lambda row: row.predicted_ms)
     whole = sum(row.predicted_ms for row in rows) / 1e3
-    return case.row(case.what, whole, bound_of(case), longest.limiter), *rows
+    return case.row(case.what, whole, bound_of(case, launches), longest.limiter), *rows
 
 
 def markdown(rows: list[Row], doubt: float, changed: float) -> str:
