@@ -22,6 +22,7 @@ from throughput import (
     Device,
     Load,
     clocks,
+    generic_shared,
     latency_of,
     memory,
     pipe_of,
@@ -159,6 +160,17 @@ class Run:
             return evaluate(text, self.counts.names)
         except (NameError, SyntaxError, TypeError) as error:
             raise Unknown(f"{name}: // {what}: {text}: {error}") from error
+
+    def sectors(self) -> float:
+        """Of global memory, that loads ask for."""
+        found = 0.0
+        for number, block in enumerate(self.made.kernel.blocks):
+            for one in block.code:
+                known = asked(self.lines, one.places, True)
+                if one.name in ("LDG", "LD") and not generic_shared(one, known) and not self.counts.idle(one):
+                    each = known.sectors if known and known.sectors is not None else 4.0 * one.width
+                    found += self.counts.times(number) * each
+        return found * int(np.prod(self.grid)) * -(-self.threads // 32)
 
     def load(self, arch: int, device: Device) -> Load:
         """What it does on a device."""

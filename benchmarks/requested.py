@@ -21,7 +21,7 @@ from throughput import Asked
 ROOT = Path(__file__).resolve().parent.parent
 #: Products of a counted iteration, more or less: so many take seconds.
 ENOUGH = 6_000_000
-POINTS, CENTERS = (300, 1200), 96
+POINTS, CENTERS, BLOCKS = (300, 1200), 96, 4
 
 #: Counts by the lines of an access, the innermost first.
 Lines = Mapping[tuple[Place, ...], Mapping[str, float]]
@@ -57,11 +57,16 @@ def _sources() -> str:
     return hashlib.sha256("\0".join(file.read_text() for file in files).encode()).hexdigest()
 
 
+def counted_size(d: int, k: int, restarts: int) -> tuple[int, int]:
+    """Points and centres of the iteration that is counted."""
+    k = min(k, CENTERS)
+    return max(POINTS[0], k + 1, min(POINTS[1], ENOUGH // (d * k * restarts))) | 1, k  # odd: as no other size
+
+
 @cache
 def requested(what: str, d: int, k: int, restarts: int, profile: str) -> dict[str, Lines]:
     """By kernel and line."""
-    fewer = min(k, CENTERS)
-    n = max(POINTS[0], fewer + 1, min(POINTS[1], ENOUGH // (d * fewer * restarts))) | 1  # odd: as no other size
+    n, fewer = counted_size(d, k, restarts)
     key = ("requested", what, n, d, fewer, restarts, profile, _sources())
     found = kept(key, lambda: _counted(what, n, d, fewer, restarts, profile))
     return {
@@ -79,7 +84,7 @@ def _counted(what: str, n: int, d: int, k: int, restarts: int, profile: str) -> 
     from gputabu.backend.cuda import launch
 
     be(profile)
-    asked = calls(what, n, d, k, restarts, 4)
+    asked = calls(what, n, d, k, restarts, BLOCKS)
     hostcuda = cupy._hostcuda
     hostcuda.reset()
     launch.load.cache_clear()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,8 @@ sys.path[:0] = [str(ROOT / "tests" / "hostcuda"), str(ROOT)]  # hostcuda in CuPy
 import calibration  # noqa: E402
 import requirements  # noqa: E402
 from cycles import Run, compiled, macros  # noqa: E402
-from launches import RECORDERS, Launch, recorded  # noqa: E402
-from requested import requested  # noqa: E402
+from launches import RECORDERS, Launch, be, calls, launch_of, recorded  # noqa: E402
+from requested import BLOCKS, counted_size, requested  # noqa: E402
 from throughput import DEVICES, GRAPH_GAP, L2_SHARE, Device, Load, seconds  # noqa: E402
 from trips import Unknown  # noqa: E402
 
@@ -157,6 +158,24 @@ def predicted(case: Case) -> tuple[Row, ...]:
     longest = max(rows, key=lambda row: row.predicted_ms)
     whole = sum(row.predicted_ms for row in rows) / 1e3
     return case.row(case.what, whole, bound_of(case, launches), longest.limiter), *rows
+
+
+def sectors(case: Case) -> dict[str, tuple[float, float]]:
+    """By kernel: the sectors of global memory that loads ask for, by the model and as hostcuda counts them.
+
+    Of the few points and centres that hostcuda has counted; by the model none is in doubt or changes.
+    """
+    n, k = counted_size(case.d, case.k, case.restarts)
+    small = Case(case.what, n, case.d, k, case.restarts, case.arch, 0.0, 0.0)
+    be(case.device.profile)
+    model: Counter[str] = Counter()
+    for call in calls(case.what, n, case.d, k, case.restarts, BLOCKS):
+        model[call.name] += run_of(small, launch_of(call, n), False).sectors()
+    found = requested(case.what, case.d, k, case.restarts, case.device.profile)
+    return {
+        kernel: (count, sum(line["load_sectors"] for line in found.get(kernel, {}).values()))
+        for kernel, count in model.items()
+    }
 
 
 def markdown(rows: list[Row], doubt: float, changed: float) -> str:

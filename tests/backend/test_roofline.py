@@ -230,3 +230,21 @@ def test_command(tmp_path):
         assert row["arch"] == "sm_80" and (row["n"], row["d"], row["k"]) == (1_000_000, 16, 64)
         assert row["limiter"] in {
             "DRAM", "L2", "shared memory", "FFMA", "tensor", "float64", "integer", "latency"}  # fmt: skip
+
+
+@needs_compiler
+def test_loads_are_those_that_hostcuda_counts():
+    """In a process of its own. What comes of the machine code and its loops, beside accesses that were made."""
+    program = f"""
+import sys
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+import roofline
+print([roofline.sectors(roofline.Case("tabu iteration", 10**6, d, 64, 1, 80)) for d in (8, 16)])
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    for found in eval(done.stdout):
+        model, counted = found["survey"]
+        assert 0.8 * counted < model < 1.2 * counted
+        model, counted = found["assign"]
+        assert 0.4 * counted < model < 1.2 * counted  # some points were in doubt or changed
