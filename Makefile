@@ -9,7 +9,7 @@
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, how coalesced, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
-# make roofline      how long an iteration would take on a GPU: predicted from machine code, not measured
+# make roofline      how long an iteration would take on a GPU: predicted from machine code, not measured; ROOFLINE=--check
 # make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.
 
@@ -78,7 +78,7 @@ kernel-table: $(READY)
 	$(BIN)/python benchmarks/kernel_table.py --readme
 
 roofline: $(READY)
-	$(BIN)/python benchmarks/roofline.py
+	$(BIN)/python benchmarks/roofline.py $(ROOFLINE)
 
 notebooks: $(READY)
 	$(BIN)/python notebooks/sync.py

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -21,8 +21,8 @@ from trips import Statement, Unknown, share, statements, trips
 
 #: A loop of the source, and the calls that it was inlined by.
 Key = tuple[Statement, tuple[Place, ...]]
-#: How much each line works.
-Work = Counter[tuple[Place, ...]]
+#: How much each line works: arithmetic or not.
+Work = Counter[tuple[bool, tuple[Place, ...]]]
 #: An atomic that is made of compare-and-swap: it is taken to succeed at once.
 RETRY = Statement("while", "", 0, 0, 0, "", "1", False)
 #: Another way back to the head of a loop (`continue`): no loop of its own.
@@ -31,17 +31,24 @@ SAME = Statement("while", "", -1, -1, -1, "", "1", False)
 
 def works(instruction: Instruction) -> int:
     """What unrolling repeats: arithmetic, and words of memory."""
-    pipe = pipe_of(instruction)
-    if pipe in ("SHARED", "GLOBAL"):
+    if pipe_of(instruction) in ("SHARED", "GLOBAL"):
         return instruction.width
-    return int(pipe in ("FFMA", "FLOAT64", "TENSOR", "CONVERT64", "CONVERSION") and "MOV" not in instruction.opcode)
+    return int(is_arithmetic(instruction))
 
 
-def work_of(kernel: Kernel, blocks: set[int]) -> Work:
+def is_arithmetic(instruction: Instruction) -> bool:
+    name = instruction.name
+    return (
+        pipe_of(instruction) in ("FFMA", "FLOAT64", "TENSOR", "CONVERT64", "CONVERSION") and name != "HFMA2"
+    )  # a move
+
+
+def work_of(kernel: Kernel, blocks: Iterable[int], times: Callable[[int, Instruction], float] | None = None) -> Work:
+    """What blocks do; `times`: how often an instruction of a block counts."""
     found: Work = Counter()
     for number in blocks:
         for one in kernel.blocks[number].code:
-            found[one.places] += works(one)
+            found[is_arithmetic(one), one.places] += works(one) * (times(number, one) if times else 1)
     return +found
 
 
@@ -124,9 +131,9 @@ class Counts(Sources):
         for loop in reversed(kernel.loops):  # each as if it were alone; inner ones first
             self._share_out([loop])
         for number in range(len(kernel.blocks)):
-            self._choose(number)
+            self._choose(number, list(groups.values()))
         for group in groups.values():
-            self._share_out(group)
+            self._share_out(group, last=True)
 
     # ---- loops
     @cached_property
@@ -141,17 +148,20 @@ class Counts(Sources):
 
     def _work(self, blocks: Iterable[int], within: Loop | None) -> Work:
         """What blocks of a loop do in a round of it."""
-        found: Work = Counter()
-        for number in blocks:
-            times = self.chosen[number] * self._rounds(number, within)
-            for one in self.kernel.blocks[number].code:
-                found[one.places] += times * works(one) * self._share_at(one.places)
-        return found
+
+        def times(number: int, one: Instruction) -> float:
+            return self.chosen[number] * self._rounds(number, within) * self._share_at(one.places)
+
+        return work_of(self.kernel, blocks, times)
 
     def _ratio(self, work: Work, loop: Loop) -> float:
-        """How many rounds of a loop of the source are as much work: of most of its lines."""
+        """How many rounds of a loop of the source are as much work: of most of its lines.
+
+        By arithmetic, if there is any: loads are moved out of loops.
+        """
         single = self.rolled.single.get(self.key(loop), Counter()) if self.rolled else Counter()
-        ratios = [work[places] / count for places, count in single.items() if count]
+        arithmetic = any(kind for kind, _ in single)
+        ratios = [work[line] / count for line, count in single.items() if line[0] == arithmetic]
         return statistics.median_high(ratios) if ratios else 0.0
 
     def copies(self, loop: Loop) -> int:
@@ -160,14 +170,19 @@ class Counts(Sources):
             return 1
         return max(1, round(self._ratio(self._work(loop.blocks, loop), loop)))
 
-    def _peeled(self, loop: Loop) -> int:
-        """Rounds that were put in front of a loop or behind it."""
+    def _peeled(self, loop: Loop) -> tuple[int, list[int]]:
+        """Rounds that were put in front of a loop or behind it, and the blocks that have them."""
         if self.rolled is None or self.of[id(loop)].rolled or not self.innermost(loop):
-            return 0
-        beside = [number for number, outer in enumerate(self.loop_at) if outer is loop.parent]
-        return round(self._ratio(self._work(beside, loop.parent), loop))
+            return 0, []
+        lines = self.rolled.single.get(self.key(loop), Counter())
+        beside = []
+        for number, outer in enumerate(self.loop_at):
+            work = work_of(self.kernel, [number])
+            if outer is loop.parent and 2 * sum(work[line] for line in lines) > work.total():
+                beside.append(number)
+        return round(self._ratio(self._work(beside, loop.parent), loop)), beside
 
-    def _share_out(self, group: list[Loop]) -> None:
+    def _share_out(self, group: list[Loop], last: bool = False) -> None:
         source = self.of[id(group[0])]
         # Not where a branch that is never taken has the loop: nothing is known of it there.
         live = [loop for loop in group if self.shares[loop.header] > 0 and self.chosen[loop.header] > 0]
@@ -181,7 +196,11 @@ class Counts(Sources):
                 raise
             left = 1.0
         if len(group) > 1 or self.copies(live[0]) > 1:
-            left = max(0.0, left - self._peeled(live[0]))
+            peeled, blocks = self._peeled(live[0])
+            if peeled > left and last:  # not all of them run
+                for number in blocks:
+                    self.chosen[number] *= left / peeled
+            left = max(0.0, left - peeled)
         sizes = sorted({self.copies(loop) for loop in live}, reverse=True)
         for size in sizes:
             these = [loop for loop in live if self.copies(loop) == size]
@@ -203,7 +222,7 @@ class Counts(Sources):
 
     def _share_at(self, places: tuple[Place, ...]) -> float:
         if places not in self._known:
-            branches = self._around(places, ("if", "beyond"))
+            branches = self._around(places, ("if", "else", "beyond"))
             self._known[places] = math.prod(share(branch, self.names) for branch in branches)
         return self._known[places]
 
@@ -252,24 +271,27 @@ class Counts(Sources):
                 stack += self.kernel.blocks[number].follow
         return found
 
-    def _choose(self, number: int) -> None:
+    def _choose(self, number: int, groups: list[list[Loop]]) -> None:
         """If the ways on from a block are alternatives, settle how often each is taken."""
         ways = list(dict.fromkeys(self.kernel.blocks[number].follow))
         if len(ways) != 2 or not self.chosen[number]:
             return
         first, second = (self._reached(way, self.loop_at[number]) for way in ways)
         apart = first - second, second - first
-        less, more = sorted((work_of(self.kernel, blocks) for blocks in apart), key=Counter.total)
-        common = less.keys() & more.keys()
-        if 2 * sum(less[places] for places in common) < max(1, less.total()):
+        works = [work_of(self.kernel, blocks) for blocks in apart]
+        common = works[0].keys() & works[1].keys()
+        if not common or 2 * len(common) < min(map(len, works)):
             return
-        for blocks, taken in zip(apart, self._taken(ways, apart), strict=True):
+        known = {places for _, places in common}
+        for blocks, taken in zip(apart, self._taken(ways, apart, groups), strict=True):
             for block in blocks:
-                lines = [one.places in common for one in self.kernel.blocks[block].code if one.places]
+                lines = [one.places in known for one in self.kernel.blocks[block].code if one.places]
                 if not taken or 2 * sum(lines) >= len(lines):
                     self.chosen[block] *= taken
 
-    def _taken(self, ways: list[int], apart: tuple[set[int], set[int]]) -> tuple[float, float]:
+    def _taken(
+        self, ways: list[int], apart: tuple[set[int], set[int]], groups: list[list[Loop]]
+    ) -> tuple[float, float]:
         """The shares of two alternatives."""
         shares = [self.shares[way] for way in ways]
         dead = [self._impossible(blocks) for blocks in apart]
@@ -280,12 +302,25 @@ class Counts(Sources):
         if shares[0] == shares[1]:  # lines that only one of them has may tell
             works = [work_of(self.kernel, blocks) for blocks in apart]
             own = [works[0].keys() - works[1].keys(), works[1].keys() - works[0].keys()]
-            shares = [max((self._share_at(places) for places in lines), default=max(shares)) for lines in own]
+            shares = [max((self._share_at(places) for _, places in lines), default=max(shares)) for lines in own]
         if shares[0] != shares[1]:  # the rare one is known
             rare = min(shares) / max(shares)
             return (rare, 1 - rare) if shares[0] < shares[1] else (1 - rare, rare)
-        costs = [sum(self.times(block) * len(self.kernel.blocks[block].code) for block in blocks) for blocks in apart]
+        works = [work_of(self.kernel, blocks).keys() for blocks in apart]
+        if works[0] < works[1] or works[1] < works[0]:  # one leaves something out, as if there were no rounds of a loop
+            return float(works[1] < works[0]), float(works[0] < works[1])
+        costs = [self._cost(blocks, groups) for blocks in apart]
         return float(costs[0] >= costs[1]), float(costs[0] < costs[1])
+
+    def _cost(self, blocks: set[int], groups: list[list[Loop]]) -> float:
+        """Instructions of a way on that is taken."""
+        before = dict(self.rounds)
+        for group in groups:
+            if mine := [loop for loop in group if loop.header in blocks]:
+                self._share_out(mine)
+        found = sum(self.times(number) * len(self.kernel.blocks[number].code) for number in blocks)
+        self.rounds = before
+        return found
 
     # ---- results
     def _rounds(self, number: int, within: Loop | None = None) -> float:

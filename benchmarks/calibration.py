@@ -68,7 +68,8 @@ def _lines(d: int) -> Lines:
         kernel((n // 256,), (256,), (X, centers, labels, np.int32(n), np.int32(k)))
         hostcuda.set_count(False)
         hostcuda.set_check(False)
-        return list(hostcuda.counts.lines["direct"].items())
+        lines = hostcuda.counts.lines["direct"].items()
+        return [(places, {name: counts[name] for name in hostcuda.REQUESTS}) for places, counts in lines]
 
     found = kept(("direct", DIRECT, d), count)
     return {tuple((file, line) for file, line in places): counts for places, counts in found}

@@ -23,6 +23,7 @@ from throughput import (
     Load,
     clocks,
     generic_shared,
+    latency_of,
     memory,
     pipe_of,
     products,
@@ -160,6 +161,17 @@ class Run:
         except (NameError, SyntaxError, TypeError) as error:
             raise Unknown(f"{name}: // {what}: {text}: {error}") from error
 
+    def sectors(self) -> float:
+        """Of global memory, that loads ask for."""
+        found = 0.0
+        for number, block in enumerate(self.made.kernel.blocks):
+            for one in block.code:
+                known = asked(self.lines, one.places, True)
+                if one.name in ("LDG", "LD") and not generic_shared(one, known) and not self.counts.idle(one):
+                    each = known.sectors if known and known.sectors is not None else 4.0 * one.width
+                    found += self.counts.times(number) * each
+        return found * int(np.prod(self.grid)) * -(-self.threads // 32)
+
     def load(self, arch: int, device: Device) -> Load:
         """What it does on a device."""
         taken: Counter[str] = Counter()
@@ -170,7 +182,7 @@ class Run:
             if not block.code or not (times := self.counts.times(number)):
                 continue
             issued += times * len(block.code)
-            in_shared = {}
+            latencies = {}
             for at, one in enumerate(block.code):
                 pipe = pipe_of(one)
                 if self.counts.idle(one):
@@ -178,14 +190,14 @@ class Run:
                 elif pipe in ("SHARED", "GLOBAL"):
                     found = asked(self.lines, one.places, one.name.startswith("LD"))
                     turns, through = memory(one, found)
-                    in_shared[at] = generic_shared(one, found)
+                    latencies[at] = latency_of(one, found, latency)
                     taken["SHARED"] += times * turns
                     moved += times * through
                 else:
                     taken[pipe] += times * clocks(one, device)
                 kind, count = products(one)
                 work[kind] += times * count * (not self.counts.idle(one))
-            waits += times * waiting(block, self.made.kernel.loop_of(number) is not None, latency, in_shared)
+            waits += times * waiting(block, self.counts.loop_at[number] is not None, latencies)
         blocks = int(np.prod(self.grid))
         warps = blocks * -(-self.threads // 32)
         limits = ARCHITECTURES[arch]

@@ -7,8 +7,8 @@ points; bytes are those of the arrays that have an element for every point.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -65,13 +65,19 @@ def recorded(what: str, d: int, k: int, restarts: int, profile: str, sms: int, n
     more = calls(what, MORE, d, k, restarts, blocks)
     found = []
     for small, call, large in zip(one, few, more, strict=True):
-        names, per_point, arrays = _arguments(call.file, call.name, call.args, FEW)
-        names = {name: n if value == FEW else value for name, value in names.items()}
+        launch = launch_of(call, FEW)
+        names = {name: n if value == FEW else value for name, value in launch.names.items()}
         axes = zip(small.grid, call.grid, large.grid, strict=True)
         grid = tuple(_axis(*axis, blocks=blocks, n=n) for axis in axes)
-        defines = tuple(sorted(call.defines.items()))
-        found.append(Launch(call.file, call.name, defines, grid, call.block, call.shared, names, per_point, arrays))
+        found.append(replace(launch, names=names, grid=grid))
     return found
+
+
+def launch_of(call: Call, n: int) -> Launch:
+    """A call as it is, for n points."""
+    names, per_point, arrays = _arguments(call.file, call.name, call.args, n)
+    defines = tuple(sorted(call.defines.items()))
+    return Launch(call.file, call.name, defines, call.grid, call.block, call.shared, names, per_point, arrays)
 
 
 def be(profile: str) -> None:
@@ -139,6 +145,14 @@ def _arguments(file: str, name: str, args: Any, n: int) -> tuple[dict[str, Any],
             elif not hasattr(part, "dtype") or not np.ndim(part):
                 names.setdefault(field, part if isinstance(part, (bool, int, float)) else np.asarray(part).item())
     return names, per_point, arrays
+
+
+def arrays_of(call: Call) -> Iterator[Any]:
+    """The arrays that a call is given, also within structs."""
+    for value in call.args:
+        for part in value if hasattr(value, "_asdict") else (value,):
+            if hasattr(part, "dtype") and np.ndim(part):
+                yield part
 
 
 def is_const(file: str, kernel: str, parameter: str) -> bool:

@@ -14,17 +14,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from launches import be, calls
+from launches import arrays_of, be, calls
 from sass import Place
 from throughput import Asked
 
 ROOT = Path(__file__).resolve().parent.parent
 #: Products of a counted iteration, more or less: so many take seconds.
 ENOUGH = 6_000_000
-POINTS, CENTERS = (300, 1200), 96
+POINTS, CENTERS, BLOCKS = (300, 1200), 96, 4
 
 #: Counts by the lines of an access, the innermost first.
-Lines = Mapping[tuple[Place, ...], Mapping[str, int]]
+Lines = Mapping[tuple[Place, ...], Mapping[str, float]]
 
 
 def cache_folder() -> Path:
@@ -57,16 +57,23 @@ def _sources() -> str:
     return hashlib.sha256("\0".join(file.read_text() for file in files).encode()).hexdigest()
 
 
+def counted_size(d: int, k: int, restarts: int) -> tuple[int, int]:
+    """Points and centres of the iteration that is counted."""
+    k = min(k, CENTERS)
+    return max(POINTS[0], k + 1, min(POINTS[1], ENOUGH // (d * k * restarts))) | 1, k  # odd: as no other size
+
+
 @cache
 def requested(what: str, d: int, k: int, restarts: int, profile: str) -> dict[str, Lines]:
     """By kernel and line."""
-    k = min(k, CENTERS)
-    n = max(POINTS[0], k + 1, min(POINTS[1], ENOUGH // (d * k * restarts)))
-    found = kept(
-        ("requested", what, n, d, k, restarts, profile, _sources()), lambda: _counted(what, n, d, k, restarts, profile)
-    )
+    n, fewer = counted_size(d, k, restarts)
+    key = ("requested", what, n, d, fewer, restarts, profile, _sources())
+    found = kept(key, lambda: _counted(what, n, d, fewer, restarts, profile))
     return {
-        kernel: {tuple((file, line) for file, line in places): counts for places, counts in lines}
+        kernel: {
+            tuple((file, line) for file, line in places): counts | {"table": counts["table"] * k / fewer}
+            for places, counts in lines
+        }
         for kernel, lines in found.items()
     }
 
@@ -77,7 +84,7 @@ def _counted(what: str, n: int, d: int, k: int, restarts: int, profile: str) -> 
     from gputabu.backend.cuda import launch
 
     be(profile)
-    asked = calls(what, n, d, k, restarts, 4)
+    asked = calls(what, n, d, k, restarts, BLOCKS)
     hostcuda = cupy._hostcuda
     hostcuda.reset()
     launch.load.cache_clear()
@@ -91,6 +98,12 @@ def _counted(what: str, n: int, d: int, k: int, restarts: int, profile: str) -> 
         hostcuda.set_count(False)
         hostcuda.set_check(False)
         launch.load.cache_clear()
+    sizes = [(array.data.ptr, array.nbytes, array.size % n) for call in asked for array in arrays_of(call)]
+    for lines in hostcuda.counts.lines.values():
+        for counts in lines.values():  # of tables, which have no element for every point: their bytes
+            at = counts.pop("addresses")
+            found = [size if rest else 0 for a in at for start, size, rest in sizes if start <= a < start + size]
+            counts["table"] = max(found) if found and all(found) else 0
     return {kernel: list(lines.items()) for kernel, lines in hostcuda.counts.lines.items()}
 
 
@@ -105,4 +118,6 @@ def asked(lines: Lines | None, places: tuple[Place, ...], loads: bool) -> Asked 
         sum(one[f"{kind}_{what}"] for one in these for kind in kinds) for what in ("requests", "sectors")
     )
     shared, wavefronts = (sum(one[f"shared_{what}"] for one in these) for what in ("requests", "wavefronts"))
-    return Asked(shared > requests, wavefronts / shared if shared else None, sectors / requests if requests else None)
+    table = max((one.get("table", 0) for one in these), default=0)
+    averages = wavefronts / shared if shared else None, sectors / requests if requests else None
+    return Asked(shared > requests, *averages, table)

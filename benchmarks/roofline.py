@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from collections import Counter
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -24,8 +25,8 @@ sys.path[:0] = [str(ROOT / "tests" / "hostcuda"), str(ROOT)]  # hostcuda in CuPy
 import calibration  # noqa: E402
 import requirements  # noqa: E402
 from cycles import Run, compiled, macros  # noqa: E402
-from launches import RECORDERS, Launch, recorded  # noqa: E402
-from requested import requested  # noqa: E402
+from launches import RECORDERS, Launch, be, calls, launch_of, recorded  # noqa: E402
+from requested import BLOCKS, counted_size, requested  # noqa: E402
 from throughput import DEVICES, GRAPH_GAP, L2_SHARE, Device, Load, seconds  # noqa: E402
 from trips import Unknown  # noqa: E402
 
@@ -88,15 +89,18 @@ def survey_bound(case: Case) -> float:
     return dram_seconds(case, 4 * case.d + 8 * case.restarts)
 
 
-def relocation_bound(case: Case) -> float:
-    """X for the two nearest centres and again for the candidates, the 24 bytes of these two, 8 of the label."""
-    return dram_seconds(case, 2 * 4 * case.d + (24 + 8) * case.restarts)
+def relocation_bound(case: Case, launches: list[Launch]) -> float:
+    """What its passes must read: X for the two nearest centres, with these two (24 bytes) written, whenever they are
+    looked for; X and these two for the candidates; these two and the labels to reassign."""
+    point, two, label = 4 * case.d, 24 * case.restarts, 8 * case.restarts
+    passes = {"nearest_two": point + two, "swap_gains": point + two, "reassign": two + label}
+    return dram_seconds(case, sum(passes.get(launch.kernel, 0) for launch in launches))
 
 
-def bound_of(case: Case) -> float:
+def bound_of(case: Case, launches: list[Launch]) -> float:
     """Seconds that no iteration can beat."""
     if case.what == "relocation iteration":
-        return relocation_bound(case)
+        return relocation_bound(case, launches)
     return assign_bound(case) + (survey_bound(case) if case.what == "tabu iteration" else 0.0)
 
 
@@ -153,7 +157,25 @@ def predicted(case: Case) -> tuple[Row, ...]:
         rows.append(case.row(launch.kernel, time + GRAPH_GAP, kernel_bound(case, launch.kernel, load), limiter))
     longest = max(rows, key=lambda row: row.predicted_ms)
     whole = sum(row.predicted_ms for row in rows) / 1e3
-    return case.row(case.what, whole, bound_of(case), longest.limiter), *rows
+    return case.row(case.what, whole, bound_of(case, launches), longest.limiter), *rows
+
+
+def sectors(case: Case) -> dict[str, tuple[float, float]]:
+    """By kernel: the sectors of global memory that loads ask for, by the model and as hostcuda counts them.
+
+    Of the few points and centres that hostcuda has counted; by the model none is in doubt or changes.
+    """
+    n, k = counted_size(case.d, case.k, case.restarts)
+    small = Case(case.what, n, case.d, k, case.restarts, case.arch, 0.0, 0.0)
+    be(case.device.profile)
+    model: Counter[str] = Counter()
+    for call in calls(case.what, n, case.d, k, case.restarts, BLOCKS):
+        model[call.name] += run_of(small, launch_of(call, n), False).sectors()
+    found = requested(case.what, case.d, k, case.restarts, case.device.profile)
+    return {
+        kernel: (count, sum(line["load_sectors"] for line in found.get(kernel, {}).values()))
+        for kernel, count in model.items()
+    }
 
 
 def markdown(rows: list[Row], doubt: float, changed: float) -> str:

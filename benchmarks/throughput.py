@@ -20,10 +20,12 @@ EFFICIENCY, SHARPNESS = 0.78, 6.0
 #: Not calibrated: the share of DRAM's peak that a copy reaches, the share of L2 that one iteration's arrays can have,
 #: and seconds from the end of a kernel to the begin of the next in a graph (published figures are 1.2 to 1.6 µs).
 DRAM_SHARE, L2_SHARE, GRAPH_GAP = 0.92, 0.75, 1.4e-6
-#: Clocks until a result can be used. Global memory: of DRAM, and of L2.
+#: Bytes of a table that L1 holds.
+L1_TABLE = 48 << 10
+#: Clocks until a result can be used. Global memory: of DRAM, of L2, and of L1.
 LATENCY = {"FFMA": 4, "IMAD": 4, "INT": 4, "FLOAT64": 8, "TENSOR": 33, "SHARED": 29, "CONVERSION": 18, "CONVERT64": 18,
            "BARRIER": 20}  # fmt: skip
-FROM_DRAM, FROM_L2 = 500, 260
+FROM_DRAM, FROM_L2, FROM_L1 = 500, 260, 35
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Asked:
     shared: bool  # rather than global memory
     wavefronts: float | None  # of shared memory; not known
     sectors: float | None  # of global memory; not known
+    table: float = 0.0  # bytes of the array, where it has no element for every point
 
 
 def pipe_of(instruction: Instruction) -> str:
@@ -106,8 +109,24 @@ def memory(instruction: Instruction, asked: Asked | None) -> tuple[float, float]
         return (float(width) if known is None else max(known, width / 2)), 0.0
     known = asked.sectors if asked else None
     sectors = 4.0 * width if known is None else known
+    if in_l1(instruction, asked):
+        return max(1.0, sectors / 4), 0.0
     changes = name in ("RED", "ATOM", "ATOMG")
     return max(1.0, sectors / 4), 32 * sectors * (2 if changes else 1)
+
+
+def in_l1(instruction: Instruction, asked: Asked | None) -> bool:
+    """Whether a load is of a table that L1 holds."""
+    return instruction.name in ("LDG", "LD") and asked is not None and 0 < asked.table <= L1_TABLE
+
+
+def latency_of(instruction: Instruction, asked: Asked | None, points: float) -> float:
+    """Clocks until what was asked of memory is there; `points`: of arrays with an element for every point."""
+    if generic_shared(instruction, asked) or pipe_of(instruction) == "SHARED":
+        return LATENCY["SHARED"]
+    if asked is None or not asked.table:
+        return points
+    return FROM_L1 if in_l1(instruction, asked) else FROM_L2
 
 
 def clocks(instruction: Instruction, device: Device) -> float:
@@ -134,10 +153,10 @@ def tensor_size(instruction: Instruction) -> float:
     return 16 * 8 * (16 if "16816" in opcode else 4 if "1684" in opcode else 8)
 
 
-def waiting(block: Block, loops: bool, latency: float, shared: Mapping[int, bool]) -> float:
+def waiting(block: Block, loops: bool, memory: Mapping[int, float]) -> float:
     """Clocks of a block of one warp alone, which issues in order and waits for operands; of a later round of a loop.
 
-    `latency` is that of global memory; `shared` says of which instructions it is known that they ask shared memory.
+    `memory` has the latencies of instructions that ask memory, by their numbers.
     """
     ready: dict[str, float] = {}
     now = begun = 0.0
@@ -145,12 +164,12 @@ def waiting(block: Block, loops: bool, latency: float, shared: Mapping[int, bool
         begun = now
         for number, instruction in enumerate(block.code):
             written, read = instruction.registers()
-            pipe = "SHARED" if shared.get(number) else pipe_of(instruction)
+            pipe = pipe_of(instruction)
             now = max([now + 1, *(ready.get(name, 0.0) for name in read)])
             if pipe == "BARRIER":
                 now += LATENCY["BARRIER"]
             for name in written:
-                ready[name] = now + (latency if pipe == "GLOBAL" else LATENCY.get(pipe, 4))
+                ready[name] = now + memory.get(number, LATENCY.get(pipe, 4))
     return now - begun + 1
 
 

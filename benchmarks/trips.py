@@ -19,6 +19,7 @@ from typing import Any
 
 _KEYWORD = re.compile(r"\b(for|while|if)\b\s*(?=\()")
 _SAID = re.compile(r"//.*?\b(trips|share|beyond): ([^;\n]+)")
+_ELSE = re.compile(r"\s*else\b")
 _HEADER = re.compile(r"(?:[\w:]+\s+)?(\w+) = (.+?)$")
 _CAST = re.compile(r"\((?:int|idx|unsigned|word|real|double|float|size_t)\)")
 _RENAMED = {"threadIdx.x": "0", "blockIdx.x": "0", "blockIdx.y": "0", "blockDim.x": "threads"}
@@ -32,7 +33,7 @@ class Unknown(Exception):
 class Statement:
     """A loop or a branch of the source, and the lines that it governs."""
 
-    kind: str  # for, while, if, beyond
+    kind: str  # for, while, if, else, beyond
     file: str
     line: int
     first: int
@@ -61,6 +62,12 @@ def _closed(text: str, start: int) -> int:
     return len(text)
 
 
+def _begin(text: str, start: int) -> int:
+    """Where a statement has its first word, from `start` on."""
+    found = re.compile(r"[\s{]*").match(text, start)
+    return found.end() if found else start
+
+
 def _end(text: str, start: int) -> int:
     """Behind the statement that begins at `start`."""
     start += len(text[start:]) - len(text[start:].lstrip())
@@ -68,7 +75,7 @@ def _end(text: str, start: int) -> int:
         return _closed(text, start)
     if keyword := _KEYWORD.match(text, start):
         end = _end(text, _closed(text, keyword.end()))
-        rest = re.compile(r"\s*else\b").match(text, end)
+        rest = _ELSE.match(text, end)
         return _end(text, rest.end()) if keyword[1] == "if" and rest else end
     at = start
     while at < len(text) and text[at] != ";":
@@ -107,8 +114,14 @@ def statements(file: str, text: str) -> tuple[Statement, ...]:
             kind, first, last = "beyond", last + 1, line_of(_block_end(code, end)) - 1
         else:
             first = line if kind != "if" else line_of(close + len(code[close:]) - len(code[close:].lstrip()))
-        said = notes.get({"for": "trips", "while": "trips", "if": "share", "beyond": "beyond"}[kind], "")
-        found.append(Statement(kind, file, line, first, last, header, said.strip(), rolled))
+        said = notes.get({"for": "trips", "while": "trips", "if": "share", "beyond": "beyond"}[kind], "").strip()
+        if kind == "if" and (other := _ELSE.match(code, end)):
+            begin, finish = (line_of(at) for at in (_begin(code, other.end()), _end(code, other.end()) - 1))
+            if begin > last:  # where both are in one line nothing can be told
+                found.append(Statement("else", file, line, begin, finish, header, said, rolled))
+            else:
+                header = said = ""
+        found.append(Statement(kind, file, line, first, last, header, said, rolled))
     return tuple(sorted(found, key=lambda one: (one.first, -one.last)))
 
 
@@ -203,6 +216,13 @@ def trips(loop: Statement, names: Mapping[str, Any], text: str = "") -> float:
 
 def share(branch: Statement, names: Mapping[str, Any]) -> float:
     """How often a branch is taken, of 1; always where nobody has said."""
+    known = _known(branch, names)
+    if branch.kind == "else":  # lanes of one warp may go both ways
+        return 0.0 if known == 1.0 else 1.0
+    return 1.0 if known is None else known
+
+
+def _known(branch: Statement, names: Mapping[str, Any]) -> float | None:
     if branch.said:
         try:
             return min(1.0, max(0.0, evaluate(branch.said, names)))
@@ -211,4 +231,4 @@ def share(branch: Statement, names: Mapping[str, Any]) -> float:
     try:
         return 1.0 if evaluate(branch.header, names) else 0.0
     except (NameError, SyntaxError, TypeError, ValueError, ZeroDivisionError, AttributeError):
-        return 1.0
+        return None

@@ -12,7 +12,8 @@
 namespace hostcuda {
 bool counting;
 Counters counters;
-std::unordered_map<const void*, Counters> places;
+struct Place { Counters counters; uint64_t address; };  // and an address in global memory, as an offset, that it asked for
+std::unordered_map<const void*, Place> places;
 
 namespace {
 constexpr unsigned STRIDE = 256;      // accesses of a lane until it waits for the others of its warp
@@ -125,7 +126,9 @@ void count(const Site& site, const Request& request) {
         if (request.lanes >> i & 1) address[lanes++] = request.address[i];
     if (site.shared) count_shared(one, site, request);
     else count_global(one, site, address, lanes);
-    add(counters, one), add(places[site.place], one);
+    Place& place = places[site.place];
+    add(counters, one), add(place.counters, one);
+    if (!site.shared) place.address = address[0];
 }
 
 // ---- open and closed
@@ -211,12 +214,13 @@ void lanes_passed(unsigned number, unsigned lanes) {
 }
 }  // namespace hostcuda
 
-// The places of the code that the last launch asked for memory at, and what there; their number.
-extern "C" size_t hostcuda_places(const void** code, uint64_t* counts, size_t room) {
+// The places of the code that the last launch asked for memory at, what there, and where last; their number.
+extern "C" size_t hostcuda_places(const void** code, uint64_t* counts, uint64_t* addresses, size_t room) {
     size_t number = 0;
     for (const auto& [place, found] : hostcuda::places) {
         if (number == room) break;
-        code[number] = place, memcpy(counts + number++ * sizeof found / sizeof *counts, &found, sizeof found);
+        code[number] = place, addresses[number] = found.address;
+        memcpy(counts + number++ * sizeof found.counters / sizeof *counts, &found.counters, sizeof found.counters);
     }
     return hostcuda::places.size();
 }

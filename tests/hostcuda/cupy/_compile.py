@@ -179,14 +179,18 @@ class Module:
     def count_lines(self, name):
         """Tells _hostcuda.counts what the last launch asked of memory, by lines of the source."""
         width = len(_hostcuda.REQUESTS)
-        number = self.runtime.hostcuda_places(None, None, 0)
-        code, counted = (ctypes.c_size_t * number)(), (ctypes.c_uint64 * (number * width))()
-        self.runtime.hostcuda_places(code, counted, ctypes.c_size_t(number))
+        number = self.runtime.hostcuda_places(None, None, None, 0)
+        code, counted, offsets = (
+            (kind * size)() for kind, size in ((ctypes.c_size_t, number), (ctypes.c_uint64, number * width),
+                                               (ctypes.c_uint64, number))
+        )  # fmt: skip
+        self.runtime.hostcuda_places(code, counted, offsets, ctypes.c_size_t(number))
         # An address in the library, and where the file has it: both of one symbol.
         symbol = ctypes.addressof(ctypes.c_char.in_dll(self.library, "hostcuda_kernels"))
         base = symbol - symbol_offset(self.path, "hostcuda_kernels")
         for i, places in enumerate(lines_of(self.path, [place - base - 1 for place in code])):  # they return to `place`
-            _hostcuda.counts.by_line(name, places, counted[i * width : (i + 1) * width])
+            address = self.runtime.arena + offsets[i] if offsets[i] else 0
+            _hostcuda.counts.by_line(name, places, counted[i * width : (i + 1) * width], address)
 
     @functools.cached_property
     def static_bytes(self):

@@ -68,9 +68,10 @@ class Counts:
         for key, more in zip(keys, counted, strict=False):
             found[key] = max(found[key], more) if key.endswith("worst") else found[key] + more
 
-    def by_line(self, name, places, counted):
-        """Add what one launch asks for at some lines."""
-        found = self.lines.setdefault(name, {}).setdefault(places, dict.fromkeys(REQUESTS, 0))
+    def by_line(self, name, places, counted, address):
+        """Add what one launch asks for at one place of some lines, the last time at an address of global memory."""
+        found = self.lines.setdefault(name, {}).setdefault(places, dict.fromkeys(REQUESTS, 0) | {"addresses": set()})
+        found["addresses"] |= {address} - {0}
         for key, more in zip(REQUESTS, counted, strict=True):
             found[key] = max(found[key], more) if key.endswith("worst") else found[key] + more
 
