@@ -159,7 +159,7 @@ __device__ __forceinline__ void decide_pairs(const real* __restrict__ X, const d
     }
     __syncthreads();
 #pragma unroll 1
-    for (int row = threadIdx.x / 32; row < count; row += WARPS) {  // trips: count / WARPS
+    for (int row = threadIdx.x / 32; row < count; row += WARPS) {  // trips: TILE_M / WARPS
         if (!whole[row]) continue;  // beyond: 0
         const int nearest = nearest_by_warp(X + (idx)rows[row] * d, centers, k, d);
         if (threadIdx.x % 32 == 0) found[row] = nearest;
@@ -260,7 +260,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     __syncthreads();
 
 #pragma unroll 1
-    for (idx base = (idx)blockIdx.x * TILE_M; base < n; base += (idx)gridDim.x * TILE_M) {  // trips: ceil(n / TILE_M / grid_x)
+    for (idx base = (idx)blockIdx.x * TILE_M; base < n; base += (idx)gridDim.x * TILE_M) {  // trips: (n if grid_y == 1 else doubt * n) / TILE_M / grid_x
         const int count = (int)min((idx)TILE_M, n - base);
         const int* rows = LISTED ? list.rows + only * chunk.n + base : (const int*)0;
         load_points(X, rows, count, base, d, steps, offsets, unit, (unsigned*)points, lengths);
@@ -272,7 +272,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
                 whole[t] = 0;
             }
 #pragma unroll 1
-        for (int s = s_first; s < s_last; ++s) {  // trips: r if not LISTED else 1
+        for (int s = s_first; s < s_last; ++s) {  // trips: r if grid_y == 1 else 1
             if (done && done[s]) continue;  // the same for all threads
             if (thread == 0) { widest = 0; n_moved = n_pairs = 0; }
             __syncthreads();
@@ -327,7 +327,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
 #pragma unroll
                         for (int t = 0; t < 2 * GROUP; ++t) {
                             const int a = first + 8 * (t / 2) + t % 2;
-                            if (row >= count || a >= k || scores[t] > limit) continue;  // beyond: 0.1; also no numbers
+                            if (row >= count || a >= k || scores[t] > limit) continue;  // beyond: warp(3 / k); also no numbers
                             const int at = atomicAdd(&n_pairs, 1);
                             if (at < PAIRS) { pairs[2 * at] = row; pairs[2 * at + 1] = a; }
                             else atomicExch(whole + row, 1);
