@@ -120,6 +120,7 @@ def run_of(case: Case, launch: Launch, cached: bool) -> Run:
     names = macros(made.texts, dict(launch.defines))
     names |= {"n": case.n, "d": case.d, "k": case.k, "r": case.restarts, "columns": 2 * case.d + 1}
     names |= launch.names | {"doubt": case.doubt, "changed": case.changed}
+    names["listed"] = launch.kernel == "decide_tensor"  # the points in doubt alone
     lines = requested(case.what, case.d, case.k, case.restarts, case.device.profile).get(launch.kernel)
     per_point = launch.per_point * case.n
     return Run(made, launch.file, names, launch.grid, launch.threads, launch.shared, per_point, lines, cached)

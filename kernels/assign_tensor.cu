@@ -83,7 +83,7 @@ __device__ __forceinline__ void load_points(const real* __restrict__ X, const in
                 if (!from[b]) continue;
                 if (paired) {
                     values[b] = __ldg((const real2*)(from[b] + 2 * p));
-                } else {  // share: d % 2
+                } else {  // share: d - d / 2 * 2
                     values[b].x = from[b][2 * p];
                     if (2 * p + 1 < d) values[b].y = from[b][2 * p + 1];
                 }
@@ -260,7 +260,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     __syncthreads();
 
 #pragma unroll 1
-    for (idx base = (idx)blockIdx.x * TILE_M; base < n; base += (idx)gridDim.x * TILE_M) {  // trips: (n if grid_y == 1 else doubt * n) / TILE_M / grid_x
+    for (idx base = (idx)blockIdx.x * TILE_M; base < n; base += (idx)gridDim.x * TILE_M) {  // trips: (doubt * n if listed else n) / TILE_M / grid_x
         const int count = (int)min((idx)TILE_M, n - base);
         const int* rows = LISTED ? list.rows + only * chunk.n + base : (const int*)0;
         load_points(X, rows, count, base, d, steps, offsets, unit, (unsigned*)points, lengths);
@@ -272,7 +272,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
                 whole[t] = 0;
             }
 #pragma unroll 1
-        for (int s = s_first; s < s_last; ++s) {  // trips: r if grid_y == 1 else 1
+        for (int s = s_first; s < s_last; ++s) {  // trips: 1 if listed else r
             if (done && done[s]) continue;  // the same for all threads
             if (thread == 0) { widest = 0; n_moved = n_pairs = 0; }
             __syncthreads();
