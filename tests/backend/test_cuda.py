@@ -335,7 +335,7 @@ def test_structs_are_checked_field_by_field():
     from gputabu.backend.cuda.structs import Doubt, FastCenters, Limits
 
     centers, offset = cupy.zeros((1, 2, 3)), cupy.zeros(3)
-    fast, doubt = FastCenters.empty(1, 2, 3, np.dtype(np.float32)), Doubt(1.0, 0.0, 0.0, 0.0)
+    fast, doubt = FastCenters.empty(1, 2, 3, np.dtype(np.float32)), Doubt(1.0, 0.0, 0.0, 0.0, 1.0)
 
     def make(fast, doubt):
         launch("fast_centers.cu", "fast_centers", np.dtype(np.float32), (1,), 32, (centers, fast, offset, 2, 3, doubt))
