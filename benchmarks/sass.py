@@ -161,7 +161,8 @@ def _blocks(lines: list[str]) -> list[Block]:
                 blocks.append(Block())
     for number, block in enumerate(blocks):
         last = block.code[-1] if block.code else None
-        if last is not None and last.jumps and last.target in labels:
+        # BRA.DIV is taken by warps that are not together, which those of our kernels are at every collective.
+        if last is not None and last.jumps and last.target in labels and last.opcode != "BRA.DIV":
             block.follow.append(labels[last.target])
         conditional = last is not None and (
             last.predicate or last.operands.startswith(("P", "!P", "UP", "!UP", "~", "DIV"))
@@ -169,7 +170,19 @@ def _blocks(lines: list[str]) -> list[Block]:
         ends = last is not None and (last.jumps or last.name in ("EXIT", "RET")) and not conditional
         if not ends and number + 1 < len(blocks):
             block.follow.append(number + 1)
+    for number in set(range(len(blocks))) - reachable(blocks):
+        blocks[number] = Block()
     return blocks
+
+
+def reachable(blocks: list[Block]) -> set[int]:
+    """The blocks that control can come to."""
+    found, stack = {0}, [0]
+    while stack:
+        new = set(blocks[stack.pop()].follow) - found
+        found |= new
+        stack += new
+    return found
 
 
 def dominators(follow: list[list[int]], start: int = 0) -> list[int]:
