@@ -63,7 +63,12 @@ class RemoteShard:
     def ask(self, method: str, *args: Any) -> Any:
         """Let the worker run an operation, and wait for the result."""
         dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
-        result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
+        try:
+            result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
+        except WorkerLost:
+            while not self.closed and self.cluster.look() is None:  # or is it the scheduler that is lost?
+                pass
+            raise
         nearest = isinstance(result, NearestTwo)
         for value in (result.first, result.second, result.near, result.far) if nearest else (result,):
             if isinstance(value, Handle):

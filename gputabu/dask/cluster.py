@@ -33,6 +33,10 @@ class SchedulerLost(WorkerLost):
     """The scheduler is gone or cut off, and with it all that its workers held for this client."""
 
 
+class NoWorkers(WorkerLost):
+    """There is no worker that takes work."""
+
+
 class Cluster:
     """A cluster, over the connection that its client has now.
 
@@ -112,13 +116,17 @@ class Watchdog:
             raise WorkerLost(f"worker {self.worker} is gone")
         if able(there) if self.worker is None else self.worker in able(there):
             self.ran = now
-        elif self.worker is not None and now - self.ran >= PAUSE_TIMEOUT:
-            status = there[self.worker]["status"]
-            raise WorkerLost(
-                f"worker {self.worker} has been {status} for {PAUSE_TIMEOUT:g} seconds: its memory is full"
-            )
+        elif self.worker is not None:
+            if now - self.ran >= PAUSE_TIMEOUT:
+                status = there[self.worker]["status"]
+                raise WorkerLost(
+                    f"worker {self.worker} has been {status} for {PAUSE_TIMEOUT:g} seconds: its memory is full"
+                )
         elif now - self.ran >= WORKER_TIMEOUT:
-            raise WorkerLost(f"there was no worker that takes work for {WORKER_TIMEOUT:g} seconds")
+            raise NoWorkers(
+                f"There was no worker that takes work for {WORKER_TIMEOUT:g} seconds: they are gone, or their "
+                "memory is full."
+            )
 
 
 class Listener:

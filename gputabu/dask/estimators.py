@@ -107,13 +107,14 @@ class _Distributed(Clusterer):
         steps = self.max_iter * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(self.callback)
-        data, interrupts = Partitions(client_of(self.client), array, sample_weight), Interrupts()
-        with shown(verbose):
+        interrupts = Interrupts()
+        with shown(verbose), Partitions(client_of(self.client), array, sample_weight) as data:
             clustering = data.run(
                 lambda points: self._search_on_workers(data, points, restarts, seed, callback, interrupts)
             )
+            sizes = data.X.chunks[0]
         self._store(clustering)
-        self.labels_ = self._lazy_labels(with_sizes(array, data.X.chunks[0]))
+        self.labels_ = self._lazy_labels(with_sizes(array, sizes))
         if tasks is not None:
             tasks.end()
         return self
@@ -178,14 +179,14 @@ class _Distributed(Clusterer):
         """
         if delayed:
             return self._delayed_score(self._as_dask_array(X, reset=False), sample_weight)
-        data = Partitions(client_of(self.client), self._as_dask_array(X, reset=False), sample_weight)
 
         def score(points: RemotePoints) -> float:
             with open_backend(points, self.backend) as backend:
                 centers = self._centers()[None]
                 return -float(backend.objective(centers, backend.label(centers))[0])
 
-        return data.run(score)
+        with Partitions(client_of(self.client), self._as_dask_array(X, reset=False), sample_weight) as data:
+            return data.run(score)
 
     def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
         """As `score`. The limbs of J of all partitions, on one common grid, are added in integers."""

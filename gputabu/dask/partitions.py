@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import dask.array as da
 import numpy as np
@@ -17,7 +17,7 @@ from distributed.client import ClosedClientError
 from gputabu.core.log import log
 from gputabu.core.validation import check_heaviest, check_shape
 from gputabu.dask.client import RemotePoints, RemoteShard, WorkerLost, awaited, ready
-from gputabu.dask.cluster import Cluster, SchedulerLost
+from gputabu.dask.cluster import Cluster, NoWorkers, SchedulerLost
 from gputabu.dask.worker import Summary, WorkerShard
 
 #: How often work is restarted after a worker was lost.
@@ -27,27 +27,38 @@ Result = TypeVar("Result")
 
 
 class Partitions:
-    """X (N, d) and weights (N,), computed by the cluster and kept in its memory as long as this object lives."""
+    """X (N, d) and weights (N,), computed by the cluster and kept in its memory until the end of this context."""
 
     def __init__(self, client: Client, X: da.Array, weights: Any = None) -> None:
         self.client, self.cluster = client, Cluster(client)
         self.shards: list[RemoteShard] = []
         self.submitted: list[Future] = []  # by the work under way
-        self.X, self.blocks = self._persisted(X)
-        check_shape(self.X.shape)
-        self.weights: list[Future] | None = None
-        if weights is not None:
-            self.weights = self._persisted(aligned(weights, self.X, lambda w: self._persisted(w)[0]))[1]
+        self.kept: list[Future] = []  # until the end
+        with ExitStack() as stack:
+            stack.push(self)  # if it fails, or is interrupted
+            self.X, self.blocks = self._persisted(X)
+            check_shape(self.X.shape)
+            self.weights: list[Future] | None = None
+            if weights is not None:
+                self.weights = self._persisted(aligned(weights, self.X, lambda w: self._persisted(w)[0]))[1]
+            stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the cluster drop the data, also where a traceback still refers to it."""
+        for future in self.kept:
+            future.release()
 
     def run(self, work: Callable[[RemotePoints], Result]) -> Result:
         """work(points). If a worker is lost, the work restarts on those that are left; the result is the same."""
         for attempt in range(RETRIES + 1):
             try:
                 return work(self.points())
-            except SchedulerLost:
+            except (SchedulerLost, NoWorkers):  # nobody is left to begin again
                 raise
             except WorkerLost as lost:
-                self.cluster.check()
                 reason = str(lost)
                 if attempt < RETRIES:
                     warnings.warn(
@@ -102,6 +113,7 @@ class Partitions:
         """The computed array, with known chunk sizes, and its blocks."""
         array = self.client.persist(array)
         futures = {future.key: future for future in futures_of(array)}
+        self.kept += futures.values()
         blocks = [futures[key] for key in flatten(array.__dask_keys__())]
         ready(self.cluster, blocks)
         if np.isnan(array.shape[0]):
@@ -113,6 +125,8 @@ class Partitions:
     def _runs(self) -> list[tuple[str, int, int]]:
         """Consecutive partitions on the same worker, one that takes work if there is any: (worker, first, last)."""
         ready(self.cluster, self.blocks)
+        if not self.cluster.running():
+            ready(self.cluster, [self.submit(int)])  # which any that takes work can do
         keys = [block.key for block in self.blocks]
         holders_of, able = self.cluster.ask(self.client.scheduler.who_has, keys=keys), self.cluster.running()
         owners: list[str] = []
