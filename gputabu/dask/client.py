@@ -66,8 +66,7 @@ class RemoteShard:
         try:
             result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
         except WorkerLost:
-            while not self.closed and self.cluster.look() is None:  # or is it the scheduler that is lost?
-                pass
+            self.cluster.confirm(lambda: self.closed)
             raise
         nearest = isinstance(result, NearestTwo)
         for value in (result.first, result.second, result.near, result.far) if nearest else (result,):
@@ -205,8 +204,12 @@ def ready(held_by: Cluster, tasks: Sequence[Future], worker: str | None = None) 
 
 
 def awaited(held_by: Cluster, task: Future) -> Any:
-    """The (small) result of a task that is ready."""
-    return _retry(Watchdog(held_by), lambda: task.result(timeout=cluster.POLL))
+    """The (small) result of a task that is ready.
+
+    It is fetched by one question, which is never given up: a client of Dask cannot fetch anything after that.
+    """
+    fetched = held_by.begin(held_by.client.gather(task, asynchronous=True))
+    return _retry(Watchdog(held_by), lambda: fetched.result(cluster.POLL))
 
 
 def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
@@ -217,10 +220,13 @@ def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
         except KilledWorker as error:
             raise WorkerLost(str(error)) from None
         except CancelledError:
-            watchdog.cluster.check()
+            watchdog.cluster.confirm()
             raise WorkerLost("what was only in the memory of a worker is gone with it") from None
         except TimeoutError:
             watchdog()
+        except OSError as error:  # no connection
+            watchdog.cluster.confirm()
+            raise WorkerLost(str(error)) from None
         except RuntimeError as error:
             if LOST not in str(error):
                 raise

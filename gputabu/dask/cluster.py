@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import CancelledError, Future
 from typing import Any
 
@@ -66,6 +66,10 @@ class Cluster:
         """Addresses of the workers that take work. Those whose memory is nearly full are paused and take none."""
         return able(self.ask(self.client.scheduler.identity, n_workers=-1)["workers"])
 
+    def begin(self, question: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Let the client's loop do it, without waiting."""
+        return asyncio.run_coroutine_threadsafe(question, self.client.loop.asyncio_loop)  # type: ignore[union-attr]
+
     def look(self) -> Workers | None:
         """The workers as they were at most `POLL` seconds ago; None while the scheduler has not answered.
 
@@ -75,9 +79,7 @@ class Cluster:
         with self._lock:
             if self._answer is None or (self._answer.done() and time.monotonic() - self._asked >= POLL):
                 self._asked = time.monotonic()
-                question = self.client.scheduler.identity(n_workers=-1)
-                loop = self.client.loop.asyncio_loop  # type: ignore[union-attr]
-                self._answer = asyncio.run_coroutine_threadsafe(question, loop)
+                self._answer = self.begin(self.client.scheduler.identity(n_workers=-1))
             asked, answer = self._asked, self._answer
         try:
             return answer.result(POLL)["workers"]
@@ -87,6 +89,11 @@ class Cluster:
         except (OSError, RuntimeError, CancelledError):
             pass
         raise self._lost()
+
+    def confirm(self, given_up: Callable[[], bool] = lambda: False) -> None:
+        """Raise `SchedulerLost` if that is why something is lost; wait for its answer, unless nobody waits any more."""
+        while not given_up() and self.look() is None:
+            pass  # `look` has waited
 
     def _lost(self) -> SchedulerLost:
         address = "" if self.client.scheduler is None else f" at {self.client.scheduler.address}"

@@ -7,6 +7,7 @@ forked from a process that has imported what they need, and go to their host.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import itertools
 import multiprocessing
 import os
@@ -148,5 +149,6 @@ def _go(space: str, log: str, settings: dict[str, Any], program: Callable[..., N
     with open(log, "a") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1)  # for who wants to know where it hangs
     with dask.config.set(settings):
         program(*arguments)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,7 @@ import pytest
 pytest.importorskip("distributed")
 
 import hosts_programs
+import tally
 from hosts import Hosts, impossible
 
 import gputabu
@@ -48,9 +50,9 @@ class Fit:
         self.iterations: list[int] = []  # of the search, without those of the refinement
         self.since = time.monotonic()
 
-    def until(self, name: str, value: object = None) -> dict:
+    def until(self, name: str, value: object = None, within: float = HANGS) -> dict:
         """What it tells next under this name, if need be of this value; what comes before is noted."""
-        deadline = time.monotonic() + HANGS
+        deadline = time.monotonic() + within
         while self.told.poll(max(0.0, deadline - time.monotonic())):
             try:
                 told = self.told.recv()
@@ -62,7 +64,10 @@ class Fit:
                 self.iterations.append(told["iteration"])
             if name in told and value in (None, told[name]):
                 return told
-        log = self.hosts.log(self.client).read_text()[-2000:]
+        if self.process.is_alive():
+            os.kill(self.process.pid, signal.SIGUSR1)
+            time.sleep(1.0)
+        log = self.hosts.log(self.client).read_text()[-9000:]
         raise AssertionError(f"nothing is told of {name} {value}; warnings: {self.warnings}; log: {log}")
 
     def reached(self, iteration: int) -> Fit:
@@ -83,9 +88,8 @@ class Fit:
 
     def ended(self, within: float) -> dict:
         """How it ended, in time, with nothing left on the cluster if there is one."""
-        told = self.until("ended")
+        told = self.until("ended", within=within + HANGS)
         took = time.monotonic() - self.since
-        print(f"{self.hosts.folder.name}: {told['ended'][:20]} after {took:.1f} s")
         assert took < within, (took, told)
         if self.hosts.processes["scheduler"][0].is_alive():
             assert left(self.hosts)["left"] == []
@@ -95,9 +99,7 @@ class Fit:
         assert self.ended(within) == {"ended": expected(), "stop": "MAX_ITER", "n_iter": 40}
 
     def has_the_best_so_far(self, within: float) -> None:
-        told = self.ended(within)
-        assert told["stop"] == "INTERRUPTED", told
-        assert told["ended"] == expected(told["n_iter"])
+        check_best_so_far(self.ended(within))
 
     def is_interrupted(self, within: float) -> None:
         assert self.ended(within)["ended"] == "KeyboardInterrupt"
@@ -117,6 +119,11 @@ def left(hosts: Hosts) -> dict:
     return told.recv()
 
 
+def check_best_so_far(told: dict) -> None:
+    assert told["stop"] == "INTERRUPTED", told
+    assert told["ended"] == expected(told["n_iter"])
+
+
 @cache
 def expected(n_iter: int = 40) -> str:
     """The bits of the fit in memory, ended after so many iterations."""
@@ -128,24 +135,25 @@ def expected(n_iter: int = 40) -> str:
 
 @pytest.fixture
 def at_once(tmp_path):
-    """Runs functions of hosts and a folder at the same time, each with hosts of its own."""
+    """Tries things at the same time: functions of hosts, which each of them has for itself, and of a folder."""
 
-    def run(*trials, settings=None):
-        def one(trial):
-            folder = tmp_path / trial.__name__
+    def run(what, *trials, settings=None):
+        def one(number, trial):
+            folder = tmp_path / f"{number}"
             with Hosts(folder, settings) as hosts:
                 trial(hosts, folder)
 
         expected()
-        with ThreadPoolExecutor(len(trials)) as pool:
-            running = {trial.__name__: pool.submit(one, trial) for trial in trials}
+        with ThreadPoolExecutor(5) as pool:
+            running = [pool.submit(one, i, trial) for i, trial in enumerate(trials * tally.EFFORT)]
         errors = []
-        for name, trial in running.items():
-            if error := trial.exception():
-                error.add_note(f"while trying: {name}")
+        for trial, future in zip(trials * tally.EFFORT, running, strict=True):
+            if error := future.exception():
+                error.add_note(f"while trying: {trial.__name__}")
                 errors.append(error)
         if errors:
-            raise BaseExceptionGroup("hosts that failed", errors)
+            raise BaseExceptionGroup(what, errors)
+        tally.tried(what, len(running))
 
     return run
 
@@ -175,7 +183,7 @@ def test_a_short_cut(at_once):
         fit.interrupt(2)
         fit.is_interrupted(SOON)
 
-    at_once(left_alone, ctrl_c, ctrl_c_twice)
+    at_once("a worker's link cut for 5 s", left_alone, ctrl_c, ctrl_c_twice)
 
 
 def test_a_cut_for_ever(at_once):
@@ -217,7 +225,7 @@ def test_a_cut_for_ever(at_once):
         fit.interrupt(2)
         fit.is_interrupted(SOON)
 
-    at_once(left_alone, checkpoint, ctrl_c, ctrl_c_and_checkpoint, ctrl_c_twice)
+    at_once("a worker's link cut for ever", left_alone, checkpoint, ctrl_c, ctrl_c_and_checkpoint, ctrl_c_twice)
 
 
 def test_a_frozen_worker(at_once):
@@ -245,7 +253,7 @@ def test_a_frozen_worker(at_once):
         fit.interrupt()
         fit.has_the_best_so_far(FROZEN)
 
-    at_once(left_alone, ctrl_c, ctrl_c_and_checkpoint, settings=TTL)
+    at_once("a frozen worker", left_alone, ctrl_c, ctrl_c_and_checkpoint, settings=TTL)
 
 
 def test_ctrl_c_twice_with_a_frozen_worker(at_once):
@@ -257,7 +265,7 @@ def test_ctrl_c_twice_with_a_frozen_worker(at_once):
         fit.interrupt(2)
         fit.is_interrupted(SOON)
 
-    at_once(ctrl_c_twice)
+    at_once("a frozen worker", ctrl_c_twice)
 
 
 def test_a_paused_worker(at_once):
@@ -279,7 +287,7 @@ def test_a_paused_worker(at_once):
         fit.interrupt()
         fit.is_interrupted(SOON)
 
-    at_once(one_of_three, all_of_them, ctrl_c)
+    at_once("paused workers", one_of_three, all_of_them, ctrl_c)
 
 
 def test_no_worker_is_left(at_once):
@@ -300,7 +308,7 @@ def test_no_worker_is_left(at_once):
         fit.interrupt()
         fit.is_interrupted(SOON)
 
-    at_once(killed, ctrl_c)
+    at_once("all workers killed", killed, ctrl_c)
 
 
 def test_a_killed_scheduler(at_once):
@@ -327,7 +335,7 @@ def test_a_killed_scheduler(at_once):
         hosts.kill("scheduler")
         fit.is_interrupted(SOON)
 
-    at_once(left_alone, ctrl_c, ctrl_c_twice)
+    at_once("the scheduler killed", left_alone, ctrl_c, ctrl_c_twice)
 
 
 def test_a_client_cut_off(at_once):
@@ -351,4 +359,79 @@ def test_a_client_cut_off(at_once):
         fit.interrupt(2)
         fit.is_interrupted(SOON)
 
-    at_once(left_alone, ctrl_c, ctrl_c_twice)
+    at_once("the client's link cut for ever", left_alone, ctrl_c, ctrl_c_twice)
+
+
+# -- in `make trust` only ----------------------------------------------------------------------------------
+
+long = pytest.mark.skipif(tally.EFFORT == 1, reason="takes minutes: part of make trust")
+#: Dask's own patience with a connection.
+USUAL = {f"distributed.comm.timeouts.{name}": "30s" for name in ("connect", "tcp")}
+
+
+@long
+def test_long_cuts(at_once):
+    """A minute, with the patience that Dask has by itself. A worker that was given up does not come back."""
+
+    def of_a_worker(hosts, _):
+        fit = Fit(hosts).reached(5)
+        fit.now()
+        hosts.cut_for("worker1", 60.0)
+        fit.has_the_bits(60.0 + SOON)
+        assert left(hosts)["workers"] == 2
+
+    def of_the_client(hosts, _):
+        fit = Fit(hosts).reached(5)
+        fit.now()
+        hosts.cut("client")
+        fit.says("SchedulerLost", LOST, 30.0 + SOON)
+        time.sleep(max(0.0, fit.since + 60.0 - time.monotonic()))
+        hosts.cut("client", whole=True)
+        Fit(hosts).has_the_bits(HANGS)
+        assert left(hosts)["workers"] == 3
+
+    at_once("links cut for 60 s", of_a_worker, of_the_client, settings=USUAL)
+
+
+@long
+def test_two_clients(at_once):
+    """Both lose the same worker, or one its link; each fit has its bits, and drops only what is its own."""
+
+    def a_worker_cut(hosts, _):
+        fits = [Fit(hosts, client=client) for client in ("client", "another")]
+        for fit in fits:
+            fit.reached(5)
+        hosts.cut("worker1")
+        for fit in fits:
+            assert fit.until("ended")["ended"] == expected()
+        assert left(hosts)["left"] == []
+
+    def a_client_cut(hosts, _):
+        one, other = Fit(hosts).reached(5), Fit(hosts, client="another")
+        hosts.cut("client")
+        assert other.until("ended")["ended"] == expected()
+        one.now()
+        one.says("SchedulerLost", LOST, PATIENCE)
+
+    at_once("two clients at once", a_worker_cut, a_client_cut)
+
+
+@long
+def test_ctrl_c_at_any_moment(at_once):
+    """Before or after a worker fails, with a checkpoint or without: the bits, the best so far, or as Ctrl-C ends it."""
+    chance = random.Random()
+
+    def any_moment(hosts, folder):
+        fail = chance.choice([hosts.cut, hosts.freeze, hosts.kill])
+        fit = Fit(hosts, **({"checkpoint": folder / "fit.ckpt"} if chance.random() < 0.5 else {}))
+        fit.until("begun")
+        moments = [(chance.uniform(0.0, 1.5), lambda: fail("worker1")), (chance.uniform(0.0, 1.5), fit.interrupt)]
+        begun = time.monotonic()
+        for moment, act in sorted(moments, key=lambda pair: pair[0]):
+            time.sleep(max(0.0, begun + moment - time.monotonic()))
+            act()
+        told = fit.ended(PATIENCE)
+        if told["ended"] not in ("KeyboardInterrupt", expected()):
+            check_best_so_far(told)
+
+    at_once("a worker fails and Ctrl-C, at random moments", *[any_moment] * 10, settings=TTL)
