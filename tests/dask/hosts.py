@@ -121,6 +121,9 @@ class Hosts:
     def freeze(self, name: str) -> None:
         self._signal(name, signal.SIGSTOP)
 
+    def thaw(self, name: str) -> None:
+        self._signal(name, signal.SIGCONT)
+
     def kill(self, name: str) -> None:
         self._signal(name, signal.SIGKILL)
         for process in self.processes[name]:

@@ -58,7 +58,7 @@ def pause(dask_worker: Any) -> None:
     dask_worker.memory_manager.memory_pause_fraction = 1e-6
 
 
-def fit(tell: Connection, scheduler: str, paused: int, parameters: dict[str, Any]) -> None:
+def fit(tell: Connection, scheduler: str, paused: int, times: dict[str, float], parameters: dict[str, Any]) -> None:
     """One fit, which tells what happens as dicts; so many of its workers are paused, and hold points already."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     import dask.array as da
@@ -66,7 +66,7 @@ def fit(tell: Connection, scheduler: str, paused: int, parameters: dict[str, Any
 
     from gputabu.dask import QuantizedTabuKMeans, cluster
 
-    for name, seconds in TIMES.items():
+    for name, seconds in (TIMES | times).items():
         setattr(cluster, name, seconds)
     warnings.simplefilter("always")
     warnings.showwarning = lambda message, *_, **__: tell.send({"warning": str(message)})

@@ -41,10 +41,12 @@ LOST = "cannot be reached any more, and what its workers held for this client is
 class Fit:
     """A fit on a client's host, and what it tells."""
 
-    def __init__(self, hosts: Hosts, paused: int = 0, client: str = "client", **parameters: object) -> None:
+    def __init__(
+        self, hosts: Hosts, paused: int = 0, client: str = "client", times: dict | None = None, **parameters: object
+    ) -> None:
         self.hosts, self.client = hosts, client
         self.told, telling = multiprocessing.Pipe(duplex=False)
-        self.process = hosts.run(client, hosts_programs.fit, telling, hosts.scheduler, paused, parameters)
+        self.process = hosts.run(client, hosts_programs.fit, telling, hosts.scheduler, paused, times or {}, parameters)
         telling.close()
         self.warnings: list[str] = []
         self.iterations: list[int] = []  # of the search, without those of the refinement
@@ -335,7 +337,16 @@ def test_a_killed_scheduler(at_once):
         hosts.kill("scheduler")
         fit.is_interrupted(SOON)
 
-    at_once("the scheduler killed", left_alone, ctrl_c, ctrl_c_twice)
+    def frozen(hosts, _):
+        fit = Fit(hosts, times={"SCHEDULER_TIMEOUT": 4.0}).reached(5)
+        hosts.freeze("scheduler")
+        fit.now()
+        told = fit.until("ended", within=4.0 + SOON)
+        assert told["ended"] == "SchedulerLost", told
+        hosts.thaw("scheduler")
+        assert left(hosts)["left"] == []
+
+    at_once("the scheduler killed or frozen", left_alone, ctrl_c, ctrl_c_twice, frozen)
 
 
 def test_a_client_cut_off(at_once):
