@@ -61,8 +61,9 @@ def pause(dask_worker: Any) -> None:
 def fit(tell: Connection, scheduler: str, paused: int, times: dict[str, float], parameters: dict[str, Any]) -> None:
     """One fit, which tells what happens as dicts; so many of its workers are paused, and hold points already."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    import dask
     import dask.array as da
-    from distributed import Client
+    from distributed import Client, wait
 
     from gputabu.dask import QuantizedTabuKMeans, cluster
 
@@ -73,10 +74,12 @@ def fit(tell: Connection, scheduler: str, paused: int, times: dict[str, float], 
     client = Client(scheduler)
     client.wait_for_workers(3)
     places = sorted(client.nthreads())
-    X = da.from_array(points(), chunks=(200, 3))
+    X, own = da.from_array(points(), chunks=(200, 3)), []
     if paused:
-        blocks = [client.scatter(points()[200 * i : 200 * (i + 1)], workers=[places[i]]) for i in range(3)]
-        X = da.concatenate([da.from_delayed(block, (200, 3), float) for block in blocks])
+        with dask.annotate(workers=lambda key: [places[key[1] % 3]]):
+            X = client.persist(X, optimize_graph=False)
+        wait(X)
+        own = [str(future.key) for future in client.futures_of(X)]
         client.run(pause, workers=places[:paused])
         while [client.scheduler_info()["workers"][place]["status"] for place in places].count("paused") < paused:
             time.sleep(0.1)
@@ -86,7 +89,7 @@ def fit(tell: Connection, scheduler: str, paused: int, times: dict[str, float], 
         time.sleep(PACE)
 
     try:
-        tell.send({"begun": True})
+        tell.send({"begun": True, "own": own})
         settings = SETTINGS | {"spread": "rows", "callback": heard, "random_state": 0} | parameters
         model = QuantizedTabuKMeans(**settings, client=client).fit(X)
         bits = digest(model.labels_.compute(), model)
@@ -97,16 +100,15 @@ def fit(tell: Connection, scheduler: str, paused: int, times: dict[str, float], 
 
 
 def _tasks(dask_scheduler: Any) -> list[str]:
-    """All but data that a client has sent itself."""
-    return [str(key) for key, task in dask_scheduler.tasks.items() if task.run_spec is not None]
+    return [str(key) for key in dask_scheduler.tasks]
 
 
-def look(tell: Connection, scheduler: str, seconds: float) -> None:
-    """Tell what is left on the cluster, once that is nothing, or after so many seconds; and who works there."""
+def look(tell: Connection, scheduler: str, own: list[str], seconds: float) -> None:
+    """Tell what is left on the cluster besides `own`, once that is nothing or after so many seconds; and who works."""
     from distributed import Client
 
     client, deadline = Client(scheduler), time.monotonic() + seconds
-    while (left := client.run_on_scheduler(_tasks)) and time.monotonic() < deadline:
+    while (left := set(client.run_on_scheduler(_tasks)).difference(own)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    tell.send({"left": left, "workers": len(client.nthreads())})
+    tell.send({"left": sorted(left), "workers": len(client.nthreads())})
     signal.pause()

@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -27,14 +28,14 @@ import gputabu
 reason = impossible()
 pytestmark = pytest.mark.skipif(bool(reason), reason=reason or "there are hosts")
 #: Seconds for what is done at once, on a machine that is busy with other work,
-SOON = 20.0
+SOON = 30.0
 #: and for what waits for Dask's patience with a connection, which is 12 s here.
 PATIENCE = 12.0 + SOON
 #: Dask gives up a frozen worker after at most twice its worker-ttl, which can be no less than 5 s.
 TTL = {"distributed.scheduler.worker-ttl": "5s"}
 FROZEN = 2 * 5.0 + SOON
 #: Seconds after which something hangs.
-HANGS = 60.0
+HANGS = 90.0
 LOST = "cannot be reached any more, and what its workers held for this client is lost"
 
 
@@ -48,6 +49,7 @@ class Fit:
         self.told, telling = multiprocessing.Pipe(duplex=False)
         self.process = hosts.run(client, hosts_programs.fit, telling, hosts.scheduler, paused, times or {}, parameters)
         telling.close()
+        self.own: list[str] = []  # what the caller had on the cluster before
         self.warnings: list[str] = []
         self.iterations: list[int] = []  # of the search, without those of the refinement
         self.since = time.monotonic()
@@ -60,6 +62,7 @@ class Fit:
                 told = self.told.recv()
             except EOFError:
                 break
+            self.own = told.get("own", self.own)
             if "warning" in told:
                 self.warnings.append(told["warning"])
             if told.get("phase") == "search":
@@ -94,7 +97,7 @@ class Fit:
         took = time.monotonic() - self.since
         assert took < within, (took, told)
         if self.hosts.processes["scheduler"][0].is_alive():
-            assert left(self.hosts)["left"] == []
+            assert left(self.hosts, self.own)["left"] == [], told
         return told
 
     def has_the_bits(self, within: float) -> None:
@@ -112,10 +115,10 @@ class Fit:
         assert sentence in told["message"]
 
 
-def left(hosts: Hosts) -> dict:
-    """What is on the cluster, as the scheduler's own host sees it."""
+def left(hosts: Hosts, own: Sequence[str] = ()) -> dict:
+    """What is on the cluster, besides the caller's own, as the scheduler's host sees it."""
     told, telling = multiprocessing.Pipe(duplex=False)
-    hosts.run("scheduler", hosts_programs.look, telling, hosts.scheduler, PATIENCE)
+    hosts.run("scheduler", hosts_programs.look, telling, hosts.scheduler, own, PATIENCE)
     telling.close()
     assert told.poll(HANGS)
     return told.recv()
