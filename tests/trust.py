@@ -34,10 +34,11 @@ PARTS = {
     "endurance": "Long runs",
     "checkpoint": "Fits that are killed and continued",
     "dask": "Workers that are killed",
+    "hosts": "Hosts that fail, each also with Ctrl-C",
 }
 CHOSEN = {"dask": ["-k", "killed"], "traps": ["-m", "trap"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
-SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
+SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "hosts": 0.3, "untrusted": 6}
 INTRODUCTION = """\
 # Reliability
 

@@ -19,14 +19,14 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
-from distributed import Actor, Client, Future, KilledWorker, wait
+from distributed import Actor, Future, KilledWorker, wait
 
 from gputabu.backend.base import BackendBase
 from gputabu.backend.contract import Labels, NearestTwo
 from gputabu.backend.sharded import ShardedBackend
 from gputabu.core.caching import cached_property
 from gputabu.dask import cluster
-from gputabu.dask.cluster import Listener, Watchdog
+from gputabu.dask.cluster import Cluster, Listener, Watchdog
 from gputabu.dask.worker import Handle, Summary, WorkerLost, WorkerShard
 from gputabu.data.points import Points, exponent
 
@@ -37,10 +37,10 @@ LOST = "Worker holding Actor was lost"
 class RemoteShard:
     """Consecutive rows on a worker. It acts like a `BackendBase`, and like a chunk in `Points`."""
 
-    def __init__(self, client: Client, worker: str, future: Future) -> None:
-        self.client, self.worker, self.future = client, worker, future
-        ready(client, [future], worker)
-        with client.as_current():
+    def __init__(self, held_by: Cluster, worker: str, future: Future) -> None:
+        self.cluster, self.worker, self.future = held_by, worker, future
+        ready(held_by, [future], worker)
+        with held_by.client.as_current():
             self.actor = Actor(WorkerShard, worker, future.key)
         self.serials = count(1)
         self.dropped: deque[int] = deque()
@@ -63,7 +63,11 @@ class RemoteShard:
     def ask(self, method: str, *args: Any) -> Any:
         """Let the worker run an operation, and wait for the result."""
         dropped = [self.dropped.popleft() for _ in range(len(self.dropped))]
-        result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
+        try:
+            result = pickle.loads(self.exchange(next(self.serials), pickle.dumps((method, args, dropped))))
+        except WorkerLost:
+            self.cluster.confirm(lambda: self.closed)
+            raise
         nearest = isinstance(result, NearestTwo)
         for value in (result.first, result.second, result.near, result.far) if nearest else (result,):
             if isinstance(value, Handle):
@@ -73,11 +77,11 @@ class RemoteShard:
     def exchange(self, serial: int, message: bytes) -> bytes:
         """Send a message and wait for the answer."""
         try:
-            with self.client.as_current():
+            with self.cluster.client.as_current():
                 answer = self.actor.perform(serial, message)
         except RuntimeError as error:
             raise WorkerLost(f"worker {self.worker}: {error}") from None
-        listen = Listener(self.client, self.worker)
+        listen = Listener(self.cluster, self.worker)
         while True:
             try:
                 return answer.result(timeout=cluster.POLL)
@@ -190,18 +194,22 @@ class RunningWeights:
         return rows
 
 
-def ready(client: Client, tasks: Sequence[Future], worker: str | None = None) -> None:
+def ready(held_by: Cluster, tasks: Sequence[Future], worker: str | None = None) -> None:
     """Wait until all tasks are computed, on one worker or on any; raise what a task raised."""
-    with client.as_current():
-        _retry(Watchdog(client, worker), lambda: wait(tasks, timeout=cluster.POLL))
+    with held_by.client.as_current():
+        _retry(Watchdog(held_by, worker), lambda: wait(tasks, timeout=cluster.POLL))
     for task in tasks:
         if task.status == "error":
-            awaited(client, task)
+            awaited(held_by, task)
 
 
-def awaited(client: Client, task: Future) -> Any:
-    """The (small) result of a task that is ready."""
-    return _retry(Watchdog(client), lambda: task.result(timeout=cluster.POLL))
+def awaited(held_by: Cluster, task: Future) -> Any:
+    """The (small) result of a task that is ready.
+
+    It is fetched by one question, which is never given up: a client of Dask cannot fetch anything after that.
+    """
+    fetched = held_by.begin(held_by.client.gather(task, asynchronous=True))
+    return _retry(Watchdog(held_by), lambda: fetched.result(cluster.POLL))
 
 
 def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
@@ -212,9 +220,13 @@ def _retry(watchdog: Watchdog, attempt: Callable[[], Any]) -> Any:
         except KilledWorker as error:
             raise WorkerLost(str(error)) from None
         except CancelledError:
+            watchdog.cluster.confirm()
             raise WorkerLost("what was only in the memory of a worker is gone with it") from None
         except TimeoutError:
             watchdog()
+        except OSError as error:  # no connection
+            watchdog.cluster.confirm()
+            raise WorkerLost(str(error)) from None
         except RuntimeError as error:
             if LOST not in str(error):
                 raise

@@ -13,17 +13,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import gputabu.estimators.models
 from gputabu.algorithms.monitor import Callback
-from gputabu.algorithms.restarts import merge
+from gputabu.algorithms.restarts import merge, run_restarts
 from gputabu.backend import as_caller_array, as_points, check_backend, open_backend, to_numpy
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, from_limbs
 from gputabu.core.docstrings import inserting
+from gputabu.core.interrupts import Interrupts
 from gputabu.core.log import shown
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_heaviest
 from gputabu.dask.client import RemotePoints, awaited, ready
-from gputabu.dask.cluster import running
+from gputabu.dask.cluster import SchedulerLost
 from gputabu.dask.partitions import Partitions, as_array, client_of, paired, with_sizes
-from gputabu.dask.worker import chunk_of, points_of, weights_of
+from gputabu.dask.worker import WorkerLost, chunk_of, points_of, weights_of
 from gputabu.data.points import Points, Shape
 from gputabu.estimators.base import Clusterer
 from gputabu.estimators.sklearn_callbacks import fit_tasks, with_callbacks
@@ -84,7 +85,8 @@ class _Distributed(Clusterer):
 
         Parameters are checked first, then every partition, on its worker, and then the search begins. If a worker is
         lost, the search restarts on those that are left, with the same result. With a `checkpoint`, which the client
-        writes, it continues from there.
+        writes, it continues from there. A Ctrl-C before that still counts: the best found so far is returned if there
+        is a `checkpoint`, and is lost without one, which raises KeyboardInterrupt.
 
         Parameters
         ----------
@@ -105,11 +107,14 @@ class _Distributed(Clusterer):
         steps = self.max_iter * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(self.callback)
-        data = Partitions(client_of(self.client), array, sample_weight)
-        with shown(verbose):
-            clustering = data.run(lambda points: self._search_on_workers(data, points, restarts, seed, callback))
+        interrupts = Interrupts()
+        with shown(verbose), Partitions(client_of(self.client), array, sample_weight) as data:
+            clustering = data.run(
+                lambda points: self._search_on_workers(data, points, restarts, seed, callback, interrupts)
+            )
+            sizes = data.X.chunks[0]
         self._store(clustering)
-        self.labels_ = self._lazy_labels(with_sizes(array, data.X.chunks[0]))
+        self.labels_ = self._lazy_labels(with_sizes(array, sizes))
         if tasks is not None:
             tasks.end()
         return self
@@ -174,14 +179,14 @@ class _Distributed(Clusterer):
         """
         if delayed:
             return self._delayed_score(self._as_dask_array(X, reset=False), sample_weight)
-        data = Partitions(client_of(self.client), self._as_dask_array(X, reset=False), sample_weight)
 
         def score(points: RemotePoints) -> float:
             with open_backend(points, self.backend) as backend:
                 centers = self._centers()[None]
                 return -float(backend.objective(centers, backend.label(centers))[0])
 
-        return data.run(score)
+        with Partitions(client_of(self.client), self._as_dask_array(X, reset=False), sample_weight) as data:
+            return data.run(score)
 
     def _delayed_score(self, array: da.Array, sample_weight: Any) -> da.Array:
         """As `score`. The limbs of J of all partitions, on one common grid, are added in integers."""
@@ -246,24 +251,44 @@ class _Distributed(Clusterer):
         return callback is not None or self.progress or self.checkpoint is not None
 
     def _search_on_workers(
-        self, data: Partitions, points: RemotePoints, restarts: int, seed: int, callback: Callback | None
+        self,
+        data: Partitions,
+        points: RemotePoints,
+        restarts: int,
+        seed: int,
+        callback: Callback | None,
+        interrupts: Interrupts,
     ) -> Clustering:
         """Search on the workers, which share either the rows or the restarts."""
-        client = data.client
-        workers = sorted(running(client))
+        workers = sorted(data.cluster.running())
         small = points.n * points.d * points.dtype.itemsize <= COPIED
         watched = self._watched(callback)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
-            return self._run(points, self._checked(points.shape, seed), restarts, callback)
+            return self._search_by_rows(points, restarts, seed, callback, interrupts)
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
         weights = None if points.weights is None else data.weights
         tasks = [
-            client.submit(_run_on_worker, self._unfitted(), data.blocks, weights, share.tolist(), seed,
-                          workers=[worker], allow_other_workers=True, pure=False)
+            data.submit(_run_on_worker, self._unfitted(), data.blocks, weights, share.tolist(), seed,
+                        workers=[worker], allow_other_workers=True)
             for share, worker in zip(shares, workers, strict=False)
         ]  # fmt: skip
-        ready(client, tasks)
-        return merge([awaited(client, task) for task in tasks])
+        ready(data.cluster, tasks)
+        return merge([awaited(data.cluster, task) for task in tasks])
+
+    def _search_by_rows(
+        self, points: RemotePoints, restarts: int, seed: int, callback: Callback | None, interrupts: Interrupts
+    ) -> Clustering:
+        """Search here, with passes on the workers. A Ctrl-C that a lost worker left without an answer still counts."""
+        monitor = self._monitor(callback)
+        monitor.interrupts = interrupts
+        try:
+            return run_restarts(points, self._checked(points.shape, seed), restarts, monitor, backend=self.backend)
+        except SchedulerLost:
+            raise
+        except WorkerLost:
+            if interrupts.asked and self.checkpoint is None:  # the best found so far is lost, too
+                raise KeyboardInterrupt from None
+            raise
 
     def _lazy_labels(self, array: da.Array) -> da.Array:
         meta = array._meta.reshape(-1)[:0].astype(np.int32)

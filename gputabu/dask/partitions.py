@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import dask.array as da
 import numpy as np
 from dask.core import flatten
 from distributed import Client, Future, default_client, futures_of
+from distributed.client import ClosedClientError
 
 from gputabu.core.log import log
 from gputabu.core.validation import check_heaviest, check_shape
 from gputabu.dask.client import RemotePoints, RemoteShard, WorkerLost, awaited, ready
-from gputabu.dask.cluster import Connection, SchedulerLost, running
+from gputabu.dask.cluster import Cluster, NoWorkers, SchedulerLost
 from gputabu.dask.worker import Summary, WorkerShard
 
 #: How often work is restarted after a worker was lost.
@@ -26,26 +27,38 @@ Result = TypeVar("Result")
 
 
 class Partitions:
-    """X (N, d) and weights (N,), computed by the cluster and kept in its memory as long as this object lives."""
+    """X (N, d) and weights (N,), computed by the cluster and kept in its memory until the end of this context."""
 
     def __init__(self, client: Client, X: da.Array, weights: Any = None) -> None:
-        self.client, self.connection = client, Connection(client)
+        self.client, self.cluster = client, Cluster(client)
         self.shards: list[RemoteShard] = []
-        self.X, self.blocks = self._persisted(X)
-        check_shape(self.X.shape)
-        self.weights: list[Future] | None = None
-        if weights is not None:
-            self.weights = self._persisted(aligned(weights, self.X, lambda w: self._persisted(w)[0]))[1]
+        self.submitted: list[Future] = []  # by the work under way
+        self.kept: list[Future] = []  # until the end
+        with ExitStack() as stack:
+            stack.push(self)  # if it fails, or is interrupted
+            self.X, self.blocks = self._persisted(X)
+            check_shape(self.X.shape)
+            self.weights: list[Future] | None = None
+            if weights is not None:
+                self.weights = self._persisted(aligned(weights, self.X, lambda w: self._persisted(w)[0]))[1]
+            stack.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let the cluster drop the data, also where a traceback still refers to it."""
+        for future in self.kept:
+            future.release()
 
     def run(self, work: Callable[[RemotePoints], Result]) -> Result:
         """work(points). If a worker is lost, the work restarts on those that are left; the result is the same."""
         for attempt in range(RETRIES + 1):
             try:
                 return work(self.points())
-            except SchedulerLost:
+            except (SchedulerLost, NoWorkers):  # nobody is left to begin again
                 raise
             except WorkerLost as lost:
-                self.connection.check()
                 reason = str(lost)
                 if attempt < RETRIES:
                     warnings.warn(
@@ -58,17 +71,22 @@ class Partitions:
                 self._release()
         raise WorkerLost(f"Workers were lost, {attempt + 1} times in a row; the last time: {reason}.")
 
+    def submit(self, function: Callable[..., Any], *args: Any, **options: Any) -> Future:
+        """A task that is dropped when the work is over, in whatever way."""
+        self.submitted.append(self.client.submit(function, *args, pure=False, **options))
+        return self.submitted[-1]
+
     def points(self) -> RemotePoints:
         """The points, on their workers, after they were checked there."""
         actors = [
-            (worker, self.client.submit(
+            (worker, self.submit(
                 WorkerShard, first, self.blocks[first:last], self.weights and self.weights[first:last],
-                workers=[worker], actor=True, pure=False,
+                workers=[worker], actor=True,
             ))
             for worker, first, last in self._runs()
         ]  # fmt: skip
         for worker, actor in actors:
-            self.shards.append(RemoteShard(self.client, worker, actor))
+            self.shards.append(RemoteShard(self.cluster, worker, actor))
         summaries = [summary for shard in self.shards for summary in shard.summaries]
         check_alike(summaries)
         heaviest, lightest = max(s.heaviest for s in summaries), min(s.lightest for s in summaries)
@@ -84,30 +102,33 @@ class Partitions:
 
     def _release(self) -> None:
         """Let the workers drop their shards now; a traceback, or a message without an answer, may hold on to them."""
-        held = [shard.future for shard in self.shards]
         for shard in self.shards:
             shard.closed = True
-        self.shards = []
-        with suppress(WorkerLost, OSError):  # a cluster that is out of reach has dropped them, or will
-            self.connection.check()
-            self.client.cancel(held)
+        submitted, self.shards, self.submitted = self.submitted, [], []
+        with suppress(SchedulerLost, ClosedClientError):  # a scheduler out of reach has dropped them, or will
+            self.cluster.check()
+            self.client.cancel(submitted)
 
     def _persisted(self, array: da.Array) -> tuple[da.Array, list[Future]]:
         """The computed array, with known chunk sizes, and its blocks."""
         array = self.client.persist(array)
         futures = {future.key: future for future in futures_of(array)}
+        self.kept += futures.values()
         blocks = [futures[key] for key in flatten(array.__dask_keys__())]
-        ready(self.client, blocks)
+        ready(self.cluster, blocks)
         if np.isnan(array.shape[0]):
             lengths = [self.client.submit(len, block) for block in blocks]
-            ready(self.client, lengths)
-            array = with_sizes(array, [awaited(self.client, length) for length in lengths])
+            ready(self.cluster, lengths)
+            array = with_sizes(array, [awaited(self.cluster, length) for length in lengths])
         return array, blocks
 
     def _runs(self) -> list[tuple[str, int, int]]:
         """Consecutive partitions on the same worker, one that takes work if there is any: (worker, first, last)."""
-        ready(self.client, self.blocks)
-        holders_of, able = self.client.who_has(self.blocks), running(self.client)
+        ready(self.cluster, self.blocks)
+        if not self.cluster.running():
+            ready(self.cluster, [self.submit(int)])  # which any that takes work can do
+        keys = [block.key for block in self.blocks]
+        holders_of, able = self.cluster.ask(self.client.scheduler.who_has, keys=keys), self.cluster.running()
         owners: list[str] = []
         for block in self.blocks:
             holders = holders_of.get(block.key)

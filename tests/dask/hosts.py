@@ -1,23 +1,39 @@
 """Hosts for tests: network namespaces, each with an address of its own, joined by a bridge that cuts cables.
 
-Addresses are seen between these namespaces only; nothing outside of them can be reached, or reaches in.
+Addresses are seen between these namespaces only; nothing outside of them can be reached, or reaches in. Programs are
+forked from a process that has imported what they need, and go to their host.
 """
 
 from __future__ import annotations
 
+import ctypes
+import faulthandler
+import itertools
+import multiprocessing
 import os
 import shutil
 import signal
 import subprocess
-import sys
+import threading
 import time
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
+
+import hosts_programs
 
 #: Dask's own patience with a connection, 30 s by default; it allows no less than 11.
-TIMES = {"COMM__TIMEOUTS__CONNECT": "12s", "COMM__TIMEOUTS__TCP": "12s"}
+PATIENCE = {f"distributed.comm.timeouts.{name}": "12s" for name in ("connect", "tcp")}
+NEW_NETWORK, DIE_WITH_PARENT = 0x40000000, 1  # of Linux: for setns and prctl
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["distributed", "gputabu.dask"])
+_starting = threading.Lock()
+_numbers = itertools.count()
 
 
-def possible() -> str:
+def impossible() -> str:
     """Why there can be no such hosts here; empty if there can."""
     if shutil.which("ip") is None:
         return "network namespaces need the command ip (Debian: iproute2)"
@@ -30,58 +46,67 @@ def possible() -> str:
 
 
 class Hosts:
-    """A scheduler, workers and room for a client, each on a host of its own. A context: all is removed behind it."""
+    """A scheduler, workers and room for clients, each on a host of its own. A context: all is removed behind it."""
 
-    def __init__(self, folder: Path, workers: int = 3) -> None:
-        self.folder, self.names = folder, ["scheduler", "client", *(f"worker{i}" for i in range(workers))]
-        self.prefix, self.processes = f"gputabu{os.getpid()}", dict[str, subprocess.Popen]()
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None, workers: int = 3) -> None:
+        self.folder, self.settings = folder, PATIENCE | (settings or {})
+        self.workers = [f"worker{i}" for i in range(workers)]
+        self.names = ["scheduler", "client", "another", *self.workers]
+        self.prefix = f"gputabu{os.getpid()}-{next(_numbers)}"
+        self.processes: dict[str, list[BaseProcess]] = {name: [] for name in self.names}
 
     def __enter__(self) -> Hosts:
-        self._ip("netns", "add", self._space("switch"))
-        self._ip("-n", self._space("switch"), "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
-        self._ip("-n", self._space("switch"), "link", "set", "bridge", "up")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            self._wire()
+            self.run("scheduler", hosts_programs.schedule, self.address("scheduler"))
+            for name in self.workers:
+                self.run(name, hosts_programs.work, self.scheduler, name, self.address(name), str(self.folder / name))
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _wire(self) -> None:
+        switch = self._space("switch")
+        self._ip("netns", "add", switch)
+        self._ip("-n", switch, "link", "add", "bridge", "type", "bridge", "forward_delay", "0")
+        self._ip("-n", switch, "link", "set", "bridge", "up")
         for i, name in enumerate(self.names):
             space = self._space(name)
             self._ip("netns", "add", space)
             ends = ["name", "eth0", "netns", space, "type", "veth", "peer", "name", f"cable{i}"]
-            self._ip("link", "add", *ends, "netns", self._space("switch"))
-            self._ip("-n", self._space("switch"), "link", "set", f"cable{i}", "master", "bridge", "up")
+            self._ip("link", "add", *ends, "netns", switch)
+            self._ip("-n", switch, "link", "set", f"cable{i}", "master", "bridge", "up")
             self._ip("-n", space, "addr", "add", f"{self.address(name)}/24", "dev", "eth0")
             for link in ("lo", "eth0"):
                 self._ip("-n", space, "link", "set", link, "up")
-        self.start("scheduler", "distributed.cli.dask_scheduler", "--port", "8786", "--no-dashboard", "--no-show")
-        for name in self.names[2:]:
-            options = ["--no-nanny", "--nthreads", "1", "--no-dashboard", "--memory-limit", "2GB", "--name", name]
-            options += ["--preload", "gputabu.dask"]  # which takes seconds, in which a worker gives no sign
-            self.start(name, "distributed.cli.dask_worker", f"tcp://{self.address('scheduler')}:8786", *options)
-        return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.processes.values():
+        for process in itertools.chain.from_iterable(self.processes.values()):
             process.kill()
-            process.wait()
-            if process.stdout:
-                process.stdout.close()
+            process.join()
         for name in ("switch", *self.names):
             subprocess.run(["ip", "netns", "del", self._space(name)], capture_output=True)
+
+    @property
+    def scheduler(self) -> str:
+        return f"tcp://{self.address('scheduler')}:{hosts_programs.PORT}"
 
     def address(self, name: str) -> str:
         return f"10.213.0.{self.names.index(name) + 1}"
 
-    def start(self, name: str, module: str, *options: str) -> None:
-        """A program of Dask on a host."""
-        space = ["--host", self.address(name), "--local-directory", str(self.folder / name)]
-        if name == "scheduler":
-            space = space[:2]
-        self.run(name, ["-m", module, *options, *space], stdout=subprocess.DEVNULL)
+    def run(self, name: str, program: Callable[..., None], *arguments: Any) -> BaseProcess:
+        """A program on a host."""
+        given = (self._space(name), str(self.log(name)), self.settings, program, arguments)
+        process = _context.Process(target=_go, args=given, daemon=True)
+        with _starting:
+            process.start()
+        self.processes[name].append(process)
+        return process
 
-    def run(self, name: str, arguments: list[str], **options: object) -> subprocess.Popen:
-        """Python on a host; a signal to it is one to the program."""
-        environment = os.environ | {f"DASK_DISTRIBUTED__{key}": value for key, value in TIMES.items()}
-        command = ["ip", "netns", "exec", self._space(name), sys.executable, *arguments]
-        with (self.folder / f"{name}.log").open("w") as log:
-            self.processes[name] = subprocess.Popen(command, env=environment, stderr=log, text=True, **options)
-        return self.processes[name]
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
 
     def cut(self, name: str, whole: bool = False) -> None:
         """Pull the cable of a host, or plug it in again."""
@@ -94,13 +119,39 @@ class Hosts:
         self.cut(name, whole=True)
 
     def freeze(self, name: str) -> None:
-        os.kill(self.processes[name].pid, signal.SIGSTOP)
+        self._signal(name, signal.SIGSTOP)
+
+    def thaw(self, name: str) -> None:
+        self._signal(name, signal.SIGCONT)
 
     def kill(self, name: str) -> None:
-        self.processes[name].kill()
+        self._signal(name, signal.SIGKILL)
+        for process in self.processes[name]:
+            process.join()
+
+    def _signal(self, name: str, number: int) -> None:
+        for process in self.processes[name]:
+            os.kill(process.pid, number)
 
     def _space(self, name: str) -> str:
         return f"{self.prefix}-{name}"
 
     def _ip(self, *arguments: str) -> None:
         subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+def _go(space: str, log: str, settings: dict[str, Any], program: Callable[..., None], arguments: tuple) -> None:
+    """In a process of its own: go to the host and run the program there."""
+    import dask
+
+    system = ctypes.CDLL(None, use_errno=True)
+    system.prctl(DIE_WITH_PARENT, signal.SIGKILL)
+    with open(f"/run/netns/{space}") as host:
+        if system.setns(host.fileno(), NEW_NETWORK):
+            raise OSError(ctypes.get_errno(), f"cannot go to {space}")
+    with open(log, "a") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    faulthandler.register(signal.SIGUSR1)  # for who wants to know where it hangs
+    with dask.config.set(settings):
+        program(*arguments)

@@ -454,6 +454,27 @@ def test_a_killed_client_goes_on(client, tmp_path):
         tally.tried("Fit killed and continued from its checkpoint")
 
 
+def test_results_that_take_longer_than_a_look(client, monkeypatch):
+    """Dask's client can fetch nothing more once it was told to give up fetching."""
+    monkeypatch.setattr(cluster, "POLL", 1e-4)
+    replenish(client)
+    there, tasks = cluster.Cluster(client), client.map(np.full, [300_000] * 20, range(20))
+    distributed.wait(tasks)
+    for number, task in enumerate(tasks):
+        assert (remote.awaited(there, task) == number).all()
+
+
+def test_no_worker_by_the_clock(monkeypatch):
+    """The time that is waited for a worker is counted as it passes, however seldom is looked."""
+    monkeypatch.setattr(cluster, "POLL", 0.05)
+    monkeypatch.setattr(cluster, "WORKER_TIMEOUT", 2.0)
+    with distributed.Client(processes=False, n_workers=0, dashboard_address=":0") as client:
+        task, begun = client.submit(int), time.monotonic()
+        with pytest.raises(WorkerLost, match=r"here was no worker .*for 2 seconds"):
+            within(HANGS, lambda: remote.awaited(cluster.Cluster(client), task))
+        assert 2.0 <= time.monotonic() - begun < 20.0
+
+
 @pytest.mark.filterwarnings("ignore:A worker was lost:RuntimeWarning")
 def test_points_that_are_gone_for_good(client):
     """What was only in the memory of a worker cannot be computed again: one error, and no hang."""
