@@ -35,7 +35,7 @@ __device__ __forceinline__ double widen(float v) {
 
 // The bits of (float)v for v >= 0, denormal results included.
 __device__ __forceinline__ unsigned float_bits(double v) {
-    if (v < 1.1754943508222875e-38) return (unsigned)__double2ll_rn(__dmul_rn(v, 7.136238463529799e44));  // 2^149
+    if (v < 1.1754943508222875e-38) return (unsigned)__double2ll_rn(__dmul_rn(v, 7.1362384635297994e44));  // 2^149
     return __float_as_uint(__double2float_rn(v));
 }
 

@@ -1,31 +1,73 @@
 // nearest_two, reassign, swap_gains: relocation of centres (backend.arithmetic.rules has the formulas).
 #include "structs.cuh"
 
+// The two nearest of k centres by the canonical formula.
+__device__ void two_canonical(const real* x, const double* centers, int k, int d, int& first, int& second) {
+    double low = __longlong_as_double(0x7FF0000000000000LL), next = low;
+    first = second = 0;
+#pragma unroll 1
+    for (int number = 0; number < k; ++number) {
+        const double square = canonical(x, centers + (idx)number * d, d);
+        if (square < low) { next = low; second = first; low = square; first = number; }
+        else if (square < next) { next = square; second = number; }
+    }
+}
+
+#define AT_ONCE 4  // centres that share a read of the point
+
 // X        (n, d)      in   rows of the chunk
 // centers  (R, K, d)   in   K >= 2
+// fast                 in   of the same centres, relative to offset (d), times unit
 // which    (m)         in   the restarts to look at
 // nearest              out
 // done     (R)         in   or null: restarts to leave alone
+// Fast distances name the two wherever first, second and third are apart by more than their error; only the canonical
+// distances to these two are computed then. The canonical formula decides the rest.
 // One thread per (restart, point), striding. grid = (any), block = (any), no shared memory. Ties: lowest number.
-extern "C" __global__ void nearest_two(const real* __restrict__ X, const double* __restrict__ centers,
-                                       const idx* __restrict__ which, NearestTwo nearest, const int* __restrict__ done,
-                                       Chunk chunk, idx m, int k, int d) {
+extern "C" __global__ void nearest_two(const real* __restrict__ X, const double* __restrict__ centers, FastCenters fast,
+                                       const double* __restrict__ offset, const idx* __restrict__ which,
+                                       NearestTwo nearest, const int* __restrict__ done, Chunk chunk, idx m, int k,
+                                       int d, double unit) {
     const idx n = chunk.n;
+#pragma unroll 1
     for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < m * n; t += (idx)gridDim.x * blockDim.x) {
         const idx s = which[t / n], i = t % n, at = s * chunk.pitch + chunk.start + i;
-        if (done && done[s]) continue;
-        const double* c = centers + s * k * d;
-        double low = __longlong_as_double(0x7FF0000000000000LL), next = low;
+        if (done && done[s]) continue;  // beyond: 1
+        const real *x = X + i * d, *near = fast.centers + s * k * d, *doubt = fast.doubt + 3 * s;
+        real low = infinite(), next = low, third = low, norm = 0;
         int a = 0, b = 0;
-        for (int number = 0; number < k; ++number, c += d) {
-            const double square = canonical(X + i * d, c, d);
-            if (square < low) { next = low; b = a; low = square; a = number; }
-            else if (square < next) { next = square; b = number; }
+#pragma unroll 1
+        for (int first = 0; first < k; first += AT_ONCE) {
+            real score[AT_ONCE];
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; ++c) score[c] = 0;
+            norm = 0;
+#pragma unroll 1
+            for (int j = 0; j < d; ++j) {
+                const real moved = relative(x[j], offset[j], unit);
+                norm += moved * moved;
+#pragma unroll
+                for (int c = 0; c < AT_ONCE; ++c) {
+                    const real diff = moved - near[(idx)min(first + c, k - 1) * d + j];
+                    score[c] += diff * diff;
+                }
+            }
+#pragma unroll
+            for (int c = 0; c < AT_ONCE; ++c) {
+                if (first + c >= k) break;
+                if (score[c] < low) { third = next; next = low; b = a; low = score[c]; a = first + c; }
+                else if (score[c] < next) { third = next; next = score[c]; b = first + c; }
+                else if (score[c] < third) third = score[c];
+            }
         }
+        norm = sqrt(norm);
+        const real bound = doubt[0] + norm * (doubt[1] + norm * doubt[2]);
+        if (!(next - low > bound && third - next > bound))  // share: warp(doubt); also where one is not a number
+            two_canonical(x, centers + s * k * d, k, d, a, b);
         nearest.first[at] = a;
         nearest.second[at] = b;
-        nearest.near[at] = low;
-        nearest.far[at] = next;
+        nearest.near[at] = canonical(x, centers + (s * k + a) * d, d);
+        nearest.far[at] = canonical(x, centers + (s * k + b) * d, d);
     }
 }
 

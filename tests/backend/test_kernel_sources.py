@@ -91,7 +91,7 @@ def test_row_12_lines_keep_their_numbers():
 #: In everything else the order and the rounding of every operation are those of the NumPy twin.
 FUSED = {
     "float": {"fast_centers", "step", "lloyd_step", "block_search"},  # make_fast
-    "double": {"fast_centers", "step", "lloyd_step", "block_search", "assign", "assign_tiled"},
+    "double": {"fast_centers", "step", "lloyd_step", "block_search", "assign", "assign_tiled", "nearest_two"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -16,6 +17,9 @@ from gputabu.backend.cuda.points import DeviceChunk
 
 class CudaRelocation(DeviceBackend):
     """The passes of relocation. Names and shapes are those of kernels/relocation.cu."""
+
+    doubt: Callable[[np.ndarray, np.ndarray], structs.Doubt]  # of the whole backend
+    _fast: structs.FastCenters | None = None  # room for the fast form of centres
 
     @on_device
     def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
@@ -54,11 +58,22 @@ class CudaRelocation(DeviceBackend):
     def launch_nearest_two(
         self, chunk: DeviceChunk, centers: Any, which: Any, nearest: structs.NearestTwo, done: Any = None
     ) -> None:
-        """The two nearest of centers (R, K, d) for the points of a chunk, in the restarts `which` (m) int64."""
-        (_, k, d), m = centers.shape, len(which)
+        """The two nearest of centers (R, K, d) for the points of a chunk, in the restarts `which` (m) int64.
+
+        Allocates at the first call with a shape only, so that a later one can be captured.
+        """
+        (r, k, d), m = centers.shape, len(which)
+        offset, doubt = (
+            self.device_grid.offset,
+            self.doubt(self.grid.offset, np.stack([self.bounds.low, self.bounds.high])),
+        )
+        if self._fast is None or self._fast.norms.shape != (r, k):
+            self._fast = structs.FastCenters.empty(r, k, d, self.points.dtype)
+        self.launch("fast_centers.cu", "fast_centers", (r,), (centers, self._fast, offset, k, d, doubt))
         for part in self.parts(chunk, m * k * d):
             self.launch("relocation.cu", "nearest_two", self.spread(m * part.n), (
-                part.X, centers, which, nearest, done, self.rows_of(part), m, k, d))  # fmt: skip
+                part.X, centers, self._fast, offset, which, nearest, done, self.rows_of(part), m, k, d,
+                doubt.unit))  # fmt: skip
 
     def launch_reassign(
         self, chunk: DeviceChunk, mass: Any, which: Any, nearest: structs.NearestTwo, labels: Any, totals: Any,
