@@ -161,7 +161,7 @@ def is_const(file: str, kernel: str, parameter: str) -> bool:
 
     from gputabu.backend.cuda.sources import source
 
-    found = re.search(rf"__global__ void (?:__launch_bounds__\([^)]*\) )?{kernel}\(([^)]*)\)", source(file))
+    found = re.search(rf"__global__ void (?:__launch_bounds__\([^)]*\)\s+)?{kernel}\(([^)]*)\)", source(file))
     return bool(found and re.search(rf"const \w+\* __restrict__ {parameter}\b", found[1]))
 
 

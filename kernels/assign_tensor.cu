@@ -57,48 +57,55 @@ __device__ __forceinline__ int place_of(int row, int p, int steps) {
     return ((row / 16 * steps + p / 8) * 32 + row % 8 * 4 + p % 4) * 4 + row % 16 / 8 + p % 8 / 4 * 2;
 }
 
-// Loads the points of a tile as halves, and their norms. `listed` rows are numbers of rows of X.
+// Loads the points of a tile as halves, and their norms: rows base, base + 1, ... of X, or those of a list. Lanes that share
+// a row take every SUBS-th row; the places of these are a fixed number of words apart.
+#define SUBS (32 * WARPS / LANES)
 __device__ __forceinline__ void load_points(const real* __restrict__ X, const int* rows, int count, idx base, int d,
                                             int steps, const real* offsets, real unit, unsigned* points,
                                             float* lengths) {
-    const int sub = threadIdx.x / LANES, lane = threadIdx.x % LANES, subs = 32 * WARPS / LANES;
+    const int sub = threadIdx.x / LANES, lane = threadIdx.x % LANES;
     const bool paired = d % 2 == 0 && (word)X % sizeof(real2) == 0;
+    const idx apart = (idx)SUBS * d;
 #pragma unroll 1
-    for (int first = sub; first < TILE_M; first += subs * BATCH) {
+    for (int first = sub; first < TILE_M; first += SUBS * BATCH) {
         float sums[BATCH];
         const real* from[BATCH];
+        const real* begin = X + (base + first) * d;
 #pragma unroll
         for (int b = 0; b < BATCH; ++b) {
-            const int row = first + b * subs;
-            const idx i = row < count ? (rows ? (idx)rows[row] : base + row) : -1;
-            from[b] = i < 0 ? (const real*)0 : X + i * d;
+            const int row = first + b * SUBS;
+            from[b] = begin + b * apart;
+            if (rows) from[b] = X + (idx)(row < count ? rows[row] : 0) * d;
             sums[b] = 0;
         }
+        const int here = count - first;  // row b is one of the tile where b * SUBS < here
+        unsigned* place = points + place_of(first, 0, steps);
 #pragma unroll 1
         for (int p = lane; 2 * p < d; p += LANES) {  // trips: ceil(d / (2 * LANES))
             real2 values[BATCH];
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
                 values[b].x = values[b].y = 0;
-                if (!from[b]) continue;
                 if (paired) {
-                    values[b] = __ldg((const real2*)(from[b] + 2 * p));
-                } else {  // share: d - d / 2 * 2
+                    if (b * SUBS < here) values[b] = __ldg((const real2*)(from[b] + 2 * p));
+                } else if (b * SUBS < here) {  // share: d - d / 2 * 2
                     values[b].x = from[b][2 * p];
                     if (2 * p + 1 < d) values[b].y = from[b][2 * p + 1];
                 }
             }
             const real left = offsets[2 * p], right = offsets[2 * p + 1];
+            unsigned* at = place + place_of(0, p, steps);
 #pragma unroll
             for (int b = 0; b < BATCH; ++b) {
-                if (!from[b]) continue;
+                if (b * SUBS >= here) break;
                 float u = scaled(values[b].x, left, unit), v = scaled(values[b].y, right, unit);  // beyond d: 0 - 0
                 sums[b] += u * u + v * v;
-                const int at = place_of(first + b * subs, p, steps);
+                // SUBS is 8 where a row takes a warp: two rows are one tile of 16 then.
+                unsigned* mine = at + (SUBS >= 16 ? b * (SUBS / 16) * steps * 128 : b / 2 * steps * 128 + b % 2);
 #pragma unroll
                 for (int w = 0; w < WORDS; ++w) {
                     const unsigned both = halves_of(u, v);
-                    points[w * TILE_M * 8 * steps + at] = both;
+                    mine[w * TILE_M * 8 * steps] = both;
                     u -= low_half(both);
                     v -= high_half(both);
                 }
@@ -108,7 +115,7 @@ __device__ __forceinline__ void load_points(const real* __restrict__ X, const in
         for (int b = 0; b < BATCH; ++b) {
 #pragma unroll
             for (int far = LANES / 2; far > 0; far /= 2) sums[b] += __shfl_xor_sync(ALL_LANES, sums[b], far);
-            if (lane == 0) lengths[first + b * subs] = sqrtf(sums[b]);
+            if (lane == 0) lengths[first + b * SUBS] = sqrtf(sums[b]);
         }
     }
 }
@@ -165,6 +172,20 @@ __device__ __forceinline__ void decide_pairs(const real* __restrict__ X, const d
         if (threadIdx.x % 32 == 0) found[row] = nearest;
     }
     __syncthreads();
+}
+
+// Squared norms of the centres of a restart, and the largest of them.
+__device__ __forceinline__ void load_norms(const float* __restrict__ from, float* norms, int padded, int k,
+                                           unsigned* widest) {
+    float most = 0;
+#pragma unroll 1
+    for (int a = threadIdx.x; a < padded; a += 32 * WARPS) {
+        norms[a] = from[a];
+        if (a < k) most = fmaxf(most, from[a]);
+    }
+#pragma unroll
+    for (int far = 16; far > 0; far /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, far));
+    if (threadIdx.x % 32 == 0) atomicMax(widest, __float_as_uint(most));
 }
 
 // The part of a stage that this thread copies.
@@ -259,6 +280,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
         for (int t = thread; t < n_buffers * STAGE; t += 32 * WARPS) buffers[t] = ((const uint4*)halves.words)[t];
     __syncthreads();
 
+    int known = -1;  // the restart whose norms are in shared memory
 #pragma unroll 1
     for (idx base = (idx)blockIdx.x * TILE_M; base < n; base += (idx)gridDim.x * TILE_M) {  // trips: (doubt * n if listed else n) / TILE_M / grid_x
         const int count = (int)min((idx)TILE_M, n - base);
@@ -274,18 +296,11 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
 #pragma unroll 1
         for (int s = s_first; s < s_last; ++s) {  // trips: 1 if listed else r
             if (done && done[s]) continue;  // the same for all threads
-            if (thread == 0) { widest = 0; n_moved = n_pairs = 0; }
+            const bool anew = known != s;  // norms of another restart
+            if (thread == 0) { widest = anew ? 0 : widest; n_moved = n_pairs = 0; }
             __syncthreads();
-            float most = 0;
-#pragma unroll 1
-            for (int a = thread; a < padded; a += 32 * WARPS) {
-                const float norm = halves.norms[s * padded + a];
-                norms[a] = norm;
-                if (a < k) most = fmaxf(most, norm);
-            }
-#pragma unroll
-            for (int far = 16; far > 0; far /= 2) most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, far));
-            if (lane == 0) atomicMax(&widest, __float_as_uint(most));
+            if (anew) load_norms(halves.norms + (idx)s * padded, norms, padded, k, &widest);  // share: 1 if r > 1 else 0
+            known = s;
 
             const uint4* stream = (const uint4*)halves.words + (idx)s * n_stages * STAGE;
             if (!RESIDENT) copy_stage(stream, buffers);
@@ -439,6 +454,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
 // list                 out  points in doubt, for decide_tensor
 // padded: centres with padding, whole tiles; stages: of a centre; private_totals: the totals are
 // in shared memory and are added up at the end.
+// bytes: n * (4 * d + 8 * r)
 // block = (256), grid = (any), blocks stride over tiles of points. Ties: lowest k.
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) assign_tensor(
         const real* __restrict__ X, const double* __restrict__ weight, const double* __restrict__ centers,
