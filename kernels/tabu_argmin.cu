@@ -16,7 +16,7 @@
 #define THREADS (RG == 1 ? 256 : 128)
 // Blocks of a multiprocessor; as many as have registers enough.
 #define AT_ONCE (RG == 1 && (sizeof(real) > 4 || __CUDA_ARCH__ >= 1000) ? 2 : 3)
-#define HELD 8              // points whose limbs an int can hold
+#define HELD 4              // points whose limbs an int can hold
 
 // Limbs of a thread's points. For many restarts they are held in 32 bits, and added up every HELD points.
 #if RG == 1
