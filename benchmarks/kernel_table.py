@@ -93,7 +93,7 @@ ABOUT = {
     "find_moves": About("every point's best move that lowers J", "N·R·K·d", "R·(s·d·K, cached, + 4)",
                         "16R of those that move", SINGLE),
     "relabel": About("labels of single points changed", "m", "–", "–", SINGLE),
-    "nearest_two": About("the two nearest centres", "N·R·K·d", "R·s·d·K, cached", "24R", MOVED),
+    "nearest_two": About("the two nearest centres", "N·R·K·d", "R·s·d·K/4, cached", "24R", MOVED),
     "reassign": About("labels by nearest centre or Hartigan's rule, changed totals", "N·R",
                       "R·(28 + s·d of those that change)", "≤ R·(32d + 20), atomics", MOVED),
     "swap_gains": About("ΔJ of every candidate in place of every centre", "N·R·T·d", "R·(20 + s·d·T, cached)",

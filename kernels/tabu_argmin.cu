@@ -14,8 +14,9 @@
     ARRAY(int, all_owners, threads * RG)
 #define STRIDE (WIDTH | 1)  // of a point's terms; odd: they begin in different banks
 #define THREADS (RG == 1 ? 256 : 128)
-#define AT_ONCE (RG == 1 && sizeof(real) > 4 ? 2 : 3)  // blocks
-#define HELD 8              // points whose limbs an int can hold
+// Blocks of a multiprocessor; as many as have registers enough.
+#define AT_ONCE (RG == 1 && (sizeof(real) > 4 || __CUDA_ARCH__ >= 1000) ? 2 : 3)
+#define HELD 4              // points whose limbs an int can hold
 
 // Limbs of a thread's points. For many restarts they are held in 32 bits, and added up every HELD points.
 #if RG == 1
@@ -50,8 +51,8 @@ __device__ __forceinline__ void find_terms(const real (&x)[WIDTH], const double*
 }
 
 // The same for numbers that `widened` cannot take; they are rare, and read again.
-__device__ __noinline__ void find_odd_terms(const real* X, const double* centers, const int* owners, double* terms,
-                                            int column, int d, int count) {
+__device__ __forceinline__ void find_odd_terms(const real* X, const double* centers, const int* owners, double* terms,
+                                               int column, int d, int count) {
 #pragma unroll 1
     for (int t = threadIdx.x % 32; t < 32 * WIDTH; t += 32) {
         const int row = t / WIDTH, j = t % WIDTH;
