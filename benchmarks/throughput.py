@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from sass import Block, Instruction
 
-#: Constants that are calibrated (`make roofline` says how well that works): the share of its peak that a busy pipe
-#: reaches, and how sharply the largest of several times decides.
+#: The share of its peak that a busy pipe reaches, chosen by published times (calibration.py), and how sharply the
+#: largest of several times decides, which is not calibrated.
 EFFICIENCY, SHARPNESS = 0.78, 6.0
 #: Not calibrated: the share of DRAM's peak that a copy reaches, the share of L2 that one iteration's arrays can have,
 #: and seconds from the end of a kernel to the begin of the next in a graph (published figures are 1.2 to 1.6 µs).

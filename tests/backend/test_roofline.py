@@ -219,7 +219,7 @@ def test_command(tmp_path):
     done = subprocess.run([*command, "--out", tmp_path / "out.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Predicted, not measured" in done.stdout
-    offs = [line.split("|")[-3:-1] for line in done.stdout.splitlines()[5:8]]
+    offs = [line.split("|")[-3:-1] for line in done.stdout.splitlines()[8:11]]
     assert len(offs) == 3 and all(abs(int(off.strip(" %"))) <= 25 for pair in offs for off in pair)
     rows = json.loads((tmp_path / "out.json").read_text())
     assert {row["what"] for row in rows} >= {"tabu iteration", "k-means iteration", "survey"}
