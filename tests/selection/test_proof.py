@@ -149,7 +149,7 @@ def test_ctrl_c_returns_the_best_so_far(hard, monkeypatch, default_handler, many
 
     monkeypatch.setattr(Admm, "iterate", interrupted)
     found = certify(*hard, max_time=600, parts=many)
-    assert found.stop == "interrupted; this is the best bound so far" and len(done) < 80
+    assert found.stop == "interrupted; this is the best bound so far" and len(done) < 300
     assert 0 < found.lower_bound < found.inertia
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

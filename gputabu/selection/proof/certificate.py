@@ -57,12 +57,13 @@ class Certificate:
         if self.lower_bound == 0:
             return f"Nothing was proven ({how}).{found}"
         gap = f"{rounded(100 * self.gap, 2, ROUND_CEILING)} %"
-        said = (
-            f"Proven optimal to {100 * self.tolerance:.2g} %" if self.optimal else f"At most {gap} better is possible"
-        )
+        bound = rounded(self.lower_bound, 10, ROUND_FLOOR)
+        said = f"At most {gap} better is possible"
+        if self.optimal:
+            said = f"Proven optimal to {100 * self.tolerance:.2g} %"
         return (
-            f"{said}: no clustering into {self.n_clusters} has J below {rounded(self.lower_bound, 10, ROUND_FLOOR)}, and "
-            f"this one has {self.inertia:.10g} (gap {gap}; {how}).{found}"
+            f"{said}: no clustering into {self.n_clusters} has J below {bound}, and this one has {self.inertia:.10g} "
+            f"(gap {gap}; {how}).{found}"
         )
 
     def __repr__(self) -> str:
