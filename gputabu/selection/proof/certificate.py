@@ -50,9 +50,10 @@ class Certificate:
     labels: np.ndarray | None
 
     def __str__(self) -> str:
-        found = "" if self.labels is None else " A better clustering than the one given was found: see labels."
+        found = "" if self.labels is None else " It is better than the one given: see labels."
+        which = "this one" if self.labels is None else "one that was found on the way"
         if self.inertia == 0:
-            return f"Proven optimal: J is 0.{found}"
+            return f"Proven optimal: J of {which} is 0.{found}" if found else "Proven optimal: J is 0."
         how = f"{self.method}, {self.seconds:.1f} s"
         if self.lower_bound == 0:
             return f"Nothing was proven ({how}).{found}"
@@ -62,7 +63,7 @@ class Certificate:
         if self.optimal:
             said = f"Proven optimal to {100 * self.tolerance:.2g} %"
         return (
-            f"{said}: no clustering into {self.n_clusters} has J below {bound}, and this one has {self.inertia:.10g} "
+            f"{said}: no clustering into {self.n_clusters} has J below {bound}, and {which} has {self.inertia:.10g} "
             f"(gap {gap}; {how}).{found}"
         )
 
