@@ -94,6 +94,7 @@ figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.4), layout="constraine
 plotting.clusters(even, model, left)
 left.set_title("No clusters, and yet a best clustering", loc="left", pad=20)
 without.plot(right)
+right.set_title(f"Gap {100 * without.gap:.2g} %", loc="left")
 right.legend(loc="lower right")
 plt.show()
 

@@ -28,6 +28,7 @@ PARTS = {
     "properties": "Properties: what must hold for any data",
     "traps": "Traps that other packages fell into",
     "numerics": "Numbers at their limits",
+    "proof_bounds": "Proofs: bounds beside the best possible",
     "faults": "Faults: the device, the disk, signals",
     "untrusted": "Files from anywhere",
     "together": "Many fits at once",
