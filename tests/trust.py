@@ -38,7 +38,7 @@ PARTS = {
 }
 CHOSEN = {"dask": ["-k", "killed"], "traps": ["-m", "trap"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
-SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
+SHARE = {"properties": 2, "proof_bounds": 3, "numerics": 2, "traps": 0.1, "dask": 0.3, "untrusted": 6}
 INTRODUCTION = """\
 # Reliability
 
