@@ -119,6 +119,13 @@ def test_one_cluster_and_as_many_as_points():
     assert certify(X, np.zeros(30, int), n_clusters=2).lower_bound < one.lower_bound
 
 
+def test_a_j_too_small_for_float64_is_not_0():
+    x = np.array([0.0, 1.0, 2.0, 7.0])[:, None]
+    for tiny in (1e-200 * x, np.r_[1e-200 * x, [[1.0]]]):
+        poor = certify(tiny, np.array([0, 1, 1, 1, 2][: len(tiny)]), max_time=0.1)
+        assert not poor.optimal and poor.lower_bound == 0 and poor.inertia > 0
+
+
 def test_the_time_is_kept(hard):
     found = certify(*hard, max_time=0.2, parts=1)
     assert found.stop == "the time ran out" and not found.optimal and found.seconds >= 0.2

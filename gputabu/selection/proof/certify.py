@@ -27,6 +27,8 @@ from gputabu.selection.proof.rounds import Watch, bound
 BETTER = 1e-9
 #: By how much J of a model may differ from J of its labels and centres before they are of other data.
 OTHER = 1e-4
+#: What J is at least unless it is 0: below this, float64 has few digits or none.
+SMALLEST = float(np.finfo(np.float64).tiny)
 #: Gap at which a part of several is left: what is lost by dealing is more.
 PART_TOLERANCE = 1e-3
 
@@ -144,18 +146,20 @@ def check_same_data(clustering: Any, X: np.ndarray, weights: np.ndarray | None, 
 
 
 def inertia_of(X: np.ndarray, weights: np.ndarray | None, labels: np.ndarray) -> float:
-    """J of a labelling at its centroids."""
+    """J of a labelling at its centroids; 0 only if all points of a cluster are equal, and else at least `SMALLEST`."""
     points, exponent = problems.scaled(X)
     w = np.ones(len(X)) if weights is None else weights
-    terms = []
+    terms, least = [], 0.0
     for label in np.unique(labels[w > 0]):
         rows = (labels == label) & (w > 0)
+        if (X[rows] != X[rows][0]).any():
+            least = SMALLEST
         share = w[rows, None] / w[rows].max()
         away = points[rows] - points[rows][0]
         away = away - (share * away).sum(axis=0) / share.sum()
         away -= (share * away).sum(axis=0) / share.sum()
         terms.append(math.fsum((w[rows, None] * away * away).ravel()))
-    return float(np.ldexp(math.fsum(terms), 2 * exponent))
+    return max(least, float(np.ldexp(math.fsum(terms), 2 * exponent)))
 
 
 class Proof:
