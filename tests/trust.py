@@ -28,6 +28,7 @@ PARTS = {
     "properties": "Properties: what must hold for any data",
     "traps": "Traps that other packages fell into",
     "numerics": "Numbers at their limits",
+    "proof_bounds": "Proofs: bounds beside the best possible",
     "faults": "Faults: the device, the disk, signals",
     "untrusted": "Files from anywhere",
     "together": "Many fits at once",
@@ -38,7 +39,7 @@ PARTS = {
 }
 CHOSEN = {"dask": ["-k", "killed"], "traps": ["-m", "trap"]}
 #: Parts that more trials teach little, or that take very long, get less effort; files from anywhere get ten minutes.
-SHARE = {"properties": 2, "numerics": 2, "traps": 0.1, "dask": 0.3, "hosts": 0.3, "untrusted": 6}
+SHARE = {"properties": 2, "proof_bounds": 3, "numerics": 2, "traps": 0.1, "dask": 0.3, "hosts": 0.3, "untrusted": 6}
 INTRODUCTION = """\
 # Reliability
 

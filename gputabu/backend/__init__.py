@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gputabu.backend.base import BackendBase
+from gputabu.backend.numpy.algebra import Algebra
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.results import Clustering
 from gputabu.core.validation import check_choice, check_int
@@ -22,6 +23,9 @@ from gputabu.data.points import Points
 
 #: What `backend=` accepts.
 NAMES = ("auto", "cuda", "numba", "numpy")
+
+#: Rows from which on a GPU decomposes matrices unasked: a guess. Smaller ones take milliseconds anyway.
+GPU_ROWS = 400
 
 
 #: What `device=` accepts: the number of a GPU, several of them, "all", or None for the current one.
@@ -128,6 +132,21 @@ def open_backend(points: Points, backend: BackendChoice = "auto", device: Device
 
         return NumbaBackend(points)
     return _open_cuda(points, device)
+
+
+def open_algebra(backend: str = "auto", rows: int = 0) -> Algebra:
+    """Who decomposes the matrices of a proof. "auto" takes a GPU only if they have as many `rows` as pay for it."""
+    chosen = resolve(backend) if backend != "auto" or rows >= GPU_ROWS else "numpy" if numba_unusable() else "numba"
+    host = Algebra()
+    if chosen != "numpy" and numba_unusable() is None:
+        from gputabu.backend.numba.algebra import NumbaAlgebra
+
+        host = NumbaAlgebra()
+    if chosen != "cuda":
+        return host
+    from gputabu.backend.cuda.algebra import CudaAlgebra
+
+    return CudaAlgebra(host)
 
 
 def check_backend(backend: BackendChoice) -> BackendChoice:

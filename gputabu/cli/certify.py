@@ -26,6 +26,13 @@ def certify(
     data: options.Data,
     max_time: Annotated[float, typer.Option(metavar="SECONDS", help="Stop after so many seconds.")] = 60.0,
     tolerance: Annotated[float, typer.Option(metavar="SHARE", help="Stop at this gap.")] = 1e-5,
+    parts: Annotated[
+        int | None,
+        typer.Option(
+            metavar="NUMBER", help="Bound the points in so many parts. [default: by their number and the time]"
+        ),
+    ] = None,
+    backend: options.Backend = "auto",
     as_json: options.Json = False,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
@@ -52,6 +59,8 @@ def certify(
         clustering,
         max_time=max_time,
         tolerance=tolerance,
+        parts="auto" if parts is None else parts,
+        backend=backend,
         progress=not quiet,
     )
     typer.echo(json.dumps(found.plain()) if as_json else str(found))

@@ -9,7 +9,7 @@ import sys
 
 MODULES = [
     "", "cuda", "cuda.compiler", "cuda.device", "cuda.driver", "cuda.memory", "cuda.nvrtc", "cuda.runtime",
-    "cuda.stream",
+    "cuda.stream", "linalg",
 ]  # fmt: skip
 
 

@@ -134,6 +134,8 @@ def fit_drawings(summary: FitSummary) -> Iterator[tuple[str, Drawing]]:
         count = f"{len(summary.silhouettes[0]):,} rows"
         caption = f"Silhouettes of {count}: 1 well inside its cluster, 0 between two, below 0 nearer to another"
         yield caption, lambda ax: plotting.silhouette(summary.points, model, ax, sample=SAMPLE)
+    if summary.certificate is not None:
+        yield "The proof: the best possible J lies between the lines", summary.certificate.plot
 
 
 def selection_drawings(selection: KSelection) -> Iterator[tuple[str, Drawing]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from decimal import ROUND_CEILING, ROUND_FLOOR
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +18,7 @@ from gputabu.cli.reproduce import experiments, paper_report
 from gputabu.cli.reproduce.paper import RUNS, TABLES
 from gputabu.cli.reproduce.records import Settings
 from gputabu.data import datasets
+from gputabu.selection.proof.certificate import rounded
 
 
 @app.command(cls=Command)
@@ -68,6 +70,7 @@ def proofs(numbers: list[str], seconds: float, seed: int, data_home: Path | None
         model = gputabu.TabuKMeans(table.k, n_init=4, max_iter=2000, random_state=seed).fit(X)
         found = model.certify(X, max_time=seconds)
         said = f"proven optimal in {found.seconds:.0f} s" if found.optimal else f"{found.seconds:.0f} s"
-        values = f"{found.inertia:>15.9g} {found.lower_bound:>15.9g} {100 * found.gap:>9.2g}"
+        bound, gap = rounded(found.lower_bound, 10, ROUND_FLOOR), rounded(100 * found.gap, 2, ROUND_CEILING)
+        values = f"{found.inertia:>15.10g} {bound:>15} {gap:>9}"
         lines.append(f"{number:<6} {table.dataset:<10} {table.k:>3} {values}  {said}")
     return "\n".join(lines)

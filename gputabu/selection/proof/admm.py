@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import linalg
 
+from gputabu.backend.numpy.algebra import Algebra
 from gputabu.selection.proof.cuts import Cuts
 from gputabu.selection.proof.problem import Problem
 
 #: Over-relaxation, and sweeps over the inequalities in every iteration.
 RELAXATION, SWEEPS = 1.6, 3
-#: Up to this many points all eigenvectors are computed: a part of them takes as long.
-SMALL = 120
 #: Iterations between two looks at the residuals; by how much they may differ; and how much the penalty changes then.
 BALANCED, RATIO, FACTOR = 10, 2.0, 1.25
+#: The least penalty to begin with, as a share of the largest cost: nothing can be proven about a J so small.
+LEAST = 1e-15
 #: In the first iterations the penalty changes faster.
 EARLY, FAST = 150, 2.5
 
@@ -21,14 +21,16 @@ EARLY, FAST = 150, 2.5
 class Admm:
     """X1 has eigenvalues in [0, 1], trace K and X1 u = u; X2 >= 0 fulfils the inequalities; X1 = X2 in the end."""
 
-    def __init__(self, problem: Problem, Y: np.ndarray) -> None:
-        self.problem, self.cuts = problem, Cuts(problem)
+    def __init__(self, problem: Problem, Y: np.ndarray, prices: np.ndarray, algebra: Algebra) -> None:
+        """Begin at a clustering's Y, and at a dual point without cuts."""
+        self.problem, self.cuts, self.algebra = problem, Cuts(problem), algebra
         self.roots = problem.roots
         self.u = self.roots / np.linalg.norm(self.roots)
-        self.costs = problem.costs * (self.roots[:, None] * self.roots[None, :])
-        self.penalty = max(float((self.costs * Y).sum()) / problem.k, 1e-300)
-        self.X2, self.U = Y.copy(), np.zeros_like(Y)
-        self.free = Y.copy()
+        self.products = self.roots[:, None] * self.roots
+        self.costs = problem.costs * self.products
+        self.penalty = max(float((self.costs * Y).sum()) / problem.k, LEAST * float(self.costs.max()))
+        self.X2, self.U = Y, -(prices * self.products) / self.penalty
+        self.free = Y + self.U
         self.rank = problem.n
         self.iterations = 0
 
@@ -37,7 +39,7 @@ class Admm:
         self.X1 = self.spectral(self.X2 - self.U - self.costs / self.penalty)
         V = RELAXATION * self.X1 + (1 - RELAXATION) * self.X2 + self.U
         free = V - self.cuts.matrix() if len(self.cuts) else V.copy()
-        self.cuts.sweep(free, SWEEPS)
+        self.cuts.sweep(free, SWEEPS, self.algebra)
         before, self.X2 = self.X2, np.maximum(free, 0.0)
         self.U, self.free = V - self.X2, free
         if len(self.cuts):
@@ -79,22 +81,19 @@ class Admm:
         # u is taken out of the way: its eigenvalue becomes the least
         low = -np.linalg.norm(V)
         V = V + low * (self.u[:, None] * self.u)
-        if n > SMALL and wanted < n // 2:
-            values, vectors = linalg.eigh(
-                V, subset_by_index=[n - wanted, n - 1], check_finite=False, overwrite_a=False, driver="evr"
-            )
-            if values[0] <= water_level(values, k - 1):
-                return values, vectors
-        return np.linalg.eigh(V)
+        values, vectors = self.algebra.eigh(V, wanted)
+        if len(values) < n and values[0] > water_level(values, k - 1):  # more are needed
+            return self.algebra.eigh(V, n)
+        return values, vectors
 
     @property
     def prices(self) -> np.ndarray:
         """B in the coordinates of Z."""
-        return self.penalty * np.maximum(-self.free, 0.0) / (self.roots[:, None] * self.roots[None, :])
+        return self.penalty * np.maximum(-self.free, 0.0) / self.products
 
     def Z(self) -> np.ndarray:
         """The matrix Z, about, to look for violated inequalities."""
-        return (0.5 * (self.X1 + self.X2)) / (self.roots[:, None] * self.roots[None, :])
+        return (0.5 * (self.X1 + self.X2)) / self.products
 
 
 def water_level(values: np.ndarray, total: float) -> float:

@@ -41,7 +41,10 @@ def certified(problem: Problem, prices: np.ndarray, cuts: np.ndarray) -> float:
         Σ t·A_t with t >= 0, each entry with a relative error of at most `UNIT`: see `Cuts.matrix`.
     """
     with np.errstate(all="ignore"):
-        value = lower_bound(problem, prices, cuts)
+        try:
+            value = lower_bound(problem, prices, cuts)
+        except linalg.LinAlgError:  # no eigenvalues were found
+            return 0.0
     if not math.isfinite(value) or value <= 0:
         return 0.0
     return max(0.0, math.nextafter(float(np.ldexp(value, problem.exponent)), -math.inf))
@@ -105,10 +108,12 @@ def least_sum(matrix: np.ndarray, k: int) -> float:
         rounding = 2 * (n + 8) * UNIT * trace + n * n * TINY
         formed = 2 * (k + 6) * UNIT * lift + 4 * UNIT * (norm + math.sqrt(n) * abs(floor))
         try:
-            linalg.cholesky(trial, lower=True, overwrite_a=True, check_finite=False)
+            pivots = np.diagonal(linalg.cholesky(trial, lower=True, overwrite_a=True, check_finite=False))
         except linalg.LinAlgError:
             shift = 4 * shift if shift else 0.25 * (rounding + formed)
             continue
+        if not (pivots > 0).all():  # a decomposition that lets NaN pass proves nothing
+            break
         proven = floor - rounding - formed
         # Roots of weights are rounded, so that Y is a projection up to 4 units.
         return k * proven - lift - 16 * UNIT * (k * abs(proven) + lift)

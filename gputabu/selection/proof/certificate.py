@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context
 from typing import Any
 
 import numpy as np
@@ -49,17 +50,21 @@ class Certificate:
     labels: np.ndarray | None
 
     def __str__(self) -> str:
-        found = "" if self.labels is None else " A better clustering than the one given was found: see labels."
+        found = "" if self.labels is None else " It is better than the one given: see labels."
+        which = "this one" if self.labels is None else "one that was found on the way"
         if self.inertia == 0:
-            return f"Proven optimal: J is 0.{found}"
-        percent = f"{100 * self.gap:.2g} %"
+            return f"Proven optimal: J of {which} is 0.{found}" if found else "Proven optimal: J is 0."
+        how = f"{self.method}, {self.seconds:.1f} s"
+        if self.lower_bound == 0:
+            return f"Nothing was proven ({how}).{found}"
+        gap = f"{rounded(100 * self.gap, 2, ROUND_CEILING)} %"
+        bound = rounded(self.lower_bound, 10, ROUND_FLOOR)
+        said = f"At most {gap} better is possible"
         if self.optimal:
-            said = f"Proven optimal to {100 * self.tolerance:.2g} %: no clustering"
-        else:
-            said = f"At most {percent} above the best possible: no clustering"
+            said = f"Proven optimal to {100 * self.tolerance:.2g} %"
         return (
-            f"{said} into {self.n_clusters} has J below {self.lower_bound:.8g}, and this one has {self.inertia:.8g} "
-            f"(gap {percent}; {self.method}, {self.seconds:.1f} s).{found}"
+            f"{said}: no clustering into {self.n_clusters} has J below {bound}, and {which} has {self.inertia:.10g} "
+            f"(gap {gap}; {how}).{found}"
         )
 
     def __repr__(self) -> str:
@@ -75,3 +80,8 @@ class Certificate:
         from gputabu import plotting
 
         return plotting.proof(self, ax)
+
+
+def rounded(value: float, digits: int, way: str) -> str:
+    """`value` with so many digits, rounded up or down: what is printed is as true as what was proven."""
+    return f"{float(Context(prec=digits, rounding=way).create_decimal(value)):.{digits}g}"

@@ -7,10 +7,12 @@ import math
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-#: Points of a part at the most; iterations that a part takes, about; seconds of one per cube of its points.
-WHOLE, TYPICAL, SECONDS = 1500, 300, 1.2e-10
-#: Points of one of several parts at the most: matrices of this size fit the caches better.
-PART = 1000
+#: Points that are not divided; iterations that a part takes, about; seconds of one per cube of its points.
+WHOLE, TYPICAL, SECONDS = 1500, 600, 2e-10
+#: Points of one of several parts at the most. Little is lost by smaller ones, and they take less time and memory.
+PART = 600
+#: Parts that are dealt to at once: the time of a hand grows with their cube.
+HANDS = 64
 
 
 def number(n: int, k: int, seconds: float) -> int:
@@ -29,7 +31,21 @@ def number(n: int, k: int, seconds: float) -> int:
 
 
 def deal(X: np.ndarray, weights: np.ndarray, labels: np.ndarray, parts: int) -> np.ndarray:
-    """(N,) the part of each point. Every part has the same share of each cluster, with about the same centroid.
+    """(N,) the part of each point. Every part has the same share of each cluster, with about the same centroid."""
+    if parts <= HANDS:
+        return deal_at_once(X, weights, labels, parts)
+    groups = math.ceil(parts / HANDS)
+    dealt = deal(X, weights, labels, groups)
+    ends = [parts * group // groups for group in range(groups + 1)]
+    for group in range(groups):
+        rows = np.flatnonzero(dealt == group)
+        # parts of this group count from groups on, so that they are not taken for groups that come later
+        dealt[rows] = groups + ends[group] + deal(X[rows], weights[rows], labels[rows], ends[group + 1] - ends[group])
+    return dealt - groups
+
+
+def deal_at_once(X: np.ndarray, weights: np.ndarray, labels: np.ndarray, parts: int) -> np.ndarray:
+    """`deal` to a few parts.
 
     The points of a cluster are dealt in hands, a point to every part, far ones first, so that the sums of the parts'
     deviations from the centroid stay small: an assignment problem for every hand.

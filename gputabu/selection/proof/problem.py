@@ -60,7 +60,11 @@ class Problem:
 
 
 def scaled(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The values over a power of two, so that their range is about 1. Only what is far below it is rounded."""
+    """The values over a power of two, so that their range is about 1. Only what is far below it is rounded.
+
+    Columns that do not vary become 0. The largest value is then less than 2^54 times the range.
+    """
+    values = np.where((values == values[:1]).all(axis=0), 0.0, values)
     largest = int(np.frexp(np.abs(values).max(initial=0.0))[1])
     small = np.ldexp(values, -largest)
     extent = int(np.frexp((small.max(axis=0) - small.min(axis=0)).max(initial=0.0))[1])

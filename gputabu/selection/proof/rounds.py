@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import numpy as np
 
+from gputabu.backend.numpy.algebra import Algebra
+from gputabu.selection.proof import closed_form
 from gputabu.selection.proof.admm import Admm
 from gputabu.selection.proof.bound import certified
 from gputabu.selection.proof.cuts import violated
@@ -35,28 +37,31 @@ class Watch:
 def bound(
     problem: Problem,
     labels: np.ndarray,
+    algebra: Algebra,
     watch: Watch,
     enough: Callable[[float], bool],
-    seen: Callable[[Admm], None] = lambda admm: None,
+    seen: Callable[[Admm], None],
 ) -> float:
     """The best bound until time is up, `enough` says so, or it rises no more.
 
-    `labels` are of the points of the problem. `enough` is asked after every round with the best bound so far, and
-    `seen` is given the solver's state.
+    `labels` are of the points of the problem. `enough` is asked with the best bound so far whenever there is one, and
+    `seen` is given the solver's state after every round.
     """
-    zero = np.zeros((problem.n, problem.n))
     if problem.n <= problem.k:
         return 0.0
-    best = certified(problem, zero, zero)
+    best, prices = at_clustering(problem, labels, enough)
     if problem.k == 1 or enough(best):
         return best
-    admm = Admm(problem, problem.start(labels))
+    admm = Admm(problem, problem.start(labels), prices, algebra)
     idle, least = 0, FIRST
     while not watch.ended:
-        for _ in range(ITERATIONS):
-            admm.iterate()
-            if watch.ended:
-                break
+        try:
+            for _ in range(ITERATIONS):
+                admm.iterate()
+                if watch.ended:
+                    break
+        except np.linalg.LinAlgError:  # eigenvalues that were not found
+            break
         before, best = best, max(best, certified(problem, admm.prices, admm.cuts.exact_matrix(admm.penalty)))
         seen(admm)
         added = exchange(admm, least)
@@ -68,10 +73,25 @@ def bound(
     return best
 
 
+def at_clustering(problem: Problem, labels: np.ndarray, enough: Callable[[float], bool]) -> tuple[float, np.ndarray]:
+    """The bound of the best dual point in closed form, and that point; the first that is enough."""
+    zero = np.zeros((problem.n, problem.n))
+    best, prices = certified(problem, zero, zero), zero
+    for trial in closed_form.candidates(problem, labels) if problem.k > 1 else ():
+        value = certified(problem, trial, zero)
+        if value > best:
+            best, prices = value, trial
+        elif prices is not zero:  # it only falls from here
+            break
+        if enough(best):
+            break
+    return best, prices
+
+
 def exchange(admm: Admm, least: float = FIRST) -> int:
     """Drop inequalities that do nothing, and use those violated most; how many are new."""
     Z = admm.Z()
     unit = float(np.median(np.diagonal(Z)))
     admm.cuts.drop(Z, SLACK * unit)
     many = min(ADDED, MOST - len(admm.cuts) // len(Z)) * len(Z)
-    return admm.cuts.add(violated(Z, many, least * unit)[0]) if many > 0 else 0
+    return admm.cuts.add(violated(Z, many, least * unit)) if many > 0 else 0
