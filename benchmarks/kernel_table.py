@@ -68,11 +68,17 @@ class About:
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_contract.py", "test_seeding.py", "test_cuda.py"
 LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
 LOOPS, ASSIGN = "test_loops.py", "test_assign.py"
+TENSOR = "test_assign_tensor.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", ASSIGN),
     "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·(⌈K/64⌉ + 2) + 4) at most",
                           "≤ R·(32d + 20), atomics", BACKEND),
+    "half_centers": About("centres as halves, in the order of tensor cores", "R·K·d", "–", "–", TENSOR),
+    "assign_tensor": About("nearest centre on tensor cores, d ≥ 16; lists points in doubt", "N·R·K·d", "s·d + 4R",
+                           "≤ 4R", TENSOR),
+    "decide_tensor": About("those in doubt, canonically", "m·K·d", "s·d + 8 of those in doubt", "≤ 4R", TENSOR),
+    "tensor_check": About("whether tensor cores compute what they should", "–", "–", "–", TENSOR),
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
     "fast_centers": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
@@ -145,12 +151,9 @@ def launches() -> dict[str, Launch]:
     """
     import cupy
 
-    from gputabu import lloyd, quantized, reassignment, relocation
-    from gputabu.backend.cuda.launch import options
+    from gputabu.backend.cuda.launch import load, options
 
     always = {word for dtype in REALS.values() for word in options(dtype, ())}
-    cupy._hostcuda.use_device("a100")  # sm_80, as TABLE_ARCH
-    cupy._hostcuda.attributes["MultiProcessorCount"] = 8  # fewer blocks: nothing here is about them
     seen: dict[str, Launch] = {}
     call = cupy.RawKernel.__call__
 
@@ -161,6 +164,19 @@ def launches() -> dict[str, Launch]:
         call(kernel, grid, block, args, **more)
 
     cupy.RawKernel.__call__ = recorded
+    for profile in ("a100", "v100"):  # sm_80, as TABLE_ARCH; and what is launched without tensor cores
+        cupy._hostcuda.use_device(profile)
+        cupy._hostcuda.attributes["MultiProcessorCount"] = 8  # fewer blocks: nothing here is about them
+        load.cache_clear()
+        run_all()
+    cupy.RawKernel.__call__ = call
+    return seen
+
+
+def run_all() -> None:
+    """Launch every kernel."""
+    from gputabu import lloyd, quantized, reassignment, relocation
+
     X = np.random.default_rng(0).normal(size=(4000, 64)).astype(np.float32)
     for data, k, restarts in ((X[:, :16], 32, 1), (X[:, :16], 32, 8), (X, 32, 1), (load_iris().data, 3, 1)):
         data = np.ascontiguousarray(data, np.float32)
@@ -168,8 +184,6 @@ def launches() -> dict[str, Launch]:
     lloyd.run(X[:, :16].copy(), 32, max_iter=1, refine="hartigan", backend="cuda")
     reassignment.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
     relocation.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
-    cupy.RawKernel.__call__ = call
-    return seen
 
 
 def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
@@ -201,6 +215,9 @@ def chosen(usages: Iterable[Usage]) -> list[Usage]:
     """A row per kernel, and per restarts that share a read in `survey`."""
     rows = [u for u in usages if u.arch == TABLE_ARCH and u.real == TABLE_REAL]
     rows = [u for u in rows if not u.defines.startswith("D=") or u.defines == f"D={TABLE_D}"]
+    rows = [u for u in rows if "LANES=" not in u.defines or "LANES=8, MI=2, MIN_BLOCKS=2, NI=4" in u.defines]
+    rows = [u for u in rows if "RESIDENT=" not in u.defines or "RESIDENT=1" in u.defines]
+    rows = [u for u in rows if "TILE_N=" not in u.defines or u.defines == "QS=1, TILE_N=32, WORDS=1"]
     rows = [u for u in rows if "WIDTH=" not in u.defines or u.defines.endswith(f"WIDE=0, WIDTH={TABLE_D}")]
     return sorted(rows, key=lambda u: (list(ABOUT).index(u.kernel) if u.kernel in ABOUT else 0, u.defines))
 

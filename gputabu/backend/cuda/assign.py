@@ -18,6 +18,7 @@ from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.shapes import REGISTER_D, THREADS
 from gputabu.backend.cuda.structs import Doubt, DoubtList, FastCenters, Grid, HalfCenters, Shape
 from gputabu.backend.cuda.tensor import TensorForm
+from gputabu.core.caching import cached_property
 from gputabu.core.log import log
 
 #: Points in doubt that a list has room for; a chunk of one restart always fits.
@@ -172,11 +173,16 @@ class CudaAssign(DeviceBackend):
 
     def _doubt_list(self, r: int, n: int) -> DoubtList:
         """A list for n points of R restarts. Those that are too small are kept: a graph may know them."""
-        lists = self.__dict__.setdefault("lists", [])
+        lists = self.lists
         if not lists or len(lists[-1].count) < r or len(lists[-1].rows) < r * n:
             lists.append(DoubtList.empty(r, n))
         self.listed = r * n  # of the last pass
         return lists[-1]
+
+    @cached_property
+    def lists(self) -> list[DoubtList]:
+        """Lists of points in doubt so far."""
+        return []
 
     def adapted(self, centers: Any, ready: AssignCenters, offset: Any, doubt: Doubt) -> AssignCenters:
         """What the next pass with as many centres should take, behind a first one: more precision if that left much."""

@@ -11,7 +11,7 @@ from typing import Any, Self
 import cupy
 import numpy as np
 
-from gputabu.backend.cuda import version
+from gputabu.backend.cuda import tensor, version
 from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.shapes import GROUP, REGISTER_D, SPAN, survey_defines
@@ -29,6 +29,10 @@ def variants(widths: Sequence[int]) -> Iterator[Variant]:
     constants: dict[str, list[tuple[tuple[str, int], ...]]] = {
         "assign.cu": [(("D", d),) for d in widths if d <= REGISTER_D],
         "tabu_argmin.cu": [tuple(sorted(survey_defines(r, d).items())) for r, d in _survey_forms(widths)],
+        "assign_tensor.cu": [
+            tuple(sorted({**form.defines, "RESIDENT": resident}.items())) for form, resident in _tensor_forms(widths)
+        ],
+        "half_centers.cu": sorted({tuple(sorted(form.layout.items())) for form, _ in _tensor_forms(widths)}),
     }
     for path in sorted(source_folder().glob("*.cu")):
         for defines in constants.get(path.name, [()]):
@@ -39,6 +43,16 @@ def _survey_forms(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
     """Restarts and coordinates that take different forms of `survey`."""
     for r in (1, GROUP):
         yield from ((r, d) for d in (*(d for d in widths if d <= SPAN), 2 * SPAN))
+
+
+def _tensor_forms(widths: Sequence[int]) -> Iterator[tuple[tensor.TensorForm, int]]:
+    """Forms of products on tensor cores, and whether all centres are in shared memory: of few or many `widths`."""
+    small, wide = tensor.candidates(64, 16, 1)[0], tensor.candidates(300, 128, 1)
+    yield from ((small, 1), (wide[0], 0))
+    if len(widths) > 2:
+        yield from ((small, 0), (tensor.candidates(64, 32, 1)[0], 1), (tensor.candidates(5, 16, 1)[0], 1))
+        yield from ((form, 0) for form in wide[1:])
+        yield from ((tensor.candidates(64, 16, 2)[0], 0), (tensor.candidates(300, 128, 2)[0], 0))
 
 
 def compile_all(widths: Sequence[int] = (4, 16)) -> int:

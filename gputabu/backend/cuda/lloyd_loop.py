@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import cupy
 import numpy as np
 
+from gputabu.backend.cuda.assign import AssignCenters
 from gputabu.backend.cuda.graphs import captured
 from gputabu.backend.cuda.memory import upload
 from gputabu.backend.cuda.points import DeviceChunk
@@ -87,7 +88,7 @@ class DeviceDescent:
             current=upload(np.full((r, t + 1), np.nan)) if traced else None,
             moves=upload(np.full((r, t), -1, np.int64)) if traced else None,
         )
-        self.ready = backend.empty_centers(r, k)
+        self.ready: AssignCenters = backend.empty_centers(r, k)
         backend.make_fast(self.state.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
 
     def _iteration(self) -> None:

@@ -15,6 +15,7 @@ import cupy
 import numpy as np
 
 from gputabu.backend.cuda import shapes
+from gputabu.backend.cuda.assign import AssignCenters
 from gputabu.backend.cuda.graphs import captured
 from gputabu.backend.cuda.hartigan_loop import DeviceMoves
 from gputabu.backend.cuda.lloyd_loop import DeviceDescent
@@ -202,7 +203,7 @@ class DeviceSearch:
         self.centroids = cupy.empty((r, k, d), np.float64)
         self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
         self.scratch = cupy.empty((self.shape.r, 2, k), np.int64)
-        self.ready = backend.empty_centers(r, k)
+        self.ready: AssignCenters = backend.empty_centers(r, k)
         backend.make_fast(self.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
 
     def _iteration(self) -> None:
