@@ -49,7 +49,7 @@ def _tensor_forms(widths: Sequence[int]) -> Iterator[tuple[tensor.TensorForm, in
     """Forms of products on tensor cores, and whether all centres are in shared memory: of few or many `widths`."""
     small, wide = tensor.candidates(64, 16, 1)[0], tensor.candidates(300, 128, 1)
     yield from ((small, 1), (wide[0], 0))
-    if len(widths) > 2:
+    if len(widths) > 3:
         yield from ((small, 0), (tensor.candidates(64, 32, 1)[0], 1), (tensor.candidates(5, 16, 1)[0], 1))
         yield from ((form, 0) for form in wide[1:])
         yield from ((tensor.candidates(64, 16, 2)[0], 0), (tensor.candidates(300, 128, 2)[0], 0))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 class DeviceDescent:
     """R descents in device memory. Names and shapes are those of kernels/lloyd_loop.cu."""
 
+    ready: AssignCenters
+
     def __init__(self, backend: CudaBackend, chunk: DeviceChunk, centers: np.ndarray, settings: LloydSettings) -> None:
         self.backend, self.chunk, self.settings = backend, chunk, settings
         self.start = np.ascontiguousarray(centers, np.float64)
@@ -88,7 +90,7 @@ class DeviceDescent:
             current=upload(np.full((r, t + 1), np.nan)) if traced else None,
             moves=upload(np.full((r, t), -1, np.int64)) if traced else None,
         )
-        self.ready: AssignCenters = backend.empty_centers(r, k)
+        self.ready = backend.empty_centers(r, k)
         backend.make_fast(self.state.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
 
     def _iteration(self) -> None:

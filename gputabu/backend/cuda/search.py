@@ -120,6 +120,8 @@ class CudaLoops(Loops):
 class DeviceSearch:
     """R restarts in device memory. Names and shapes are those of kernels/iteration.cu."""
 
+    ready: AssignCenters
+
     def __init__(
         self, backend: CudaBackend, chunk: DeviceChunk, means: np.ndarray, settings: QuantizedSettings
     ) -> None:
@@ -203,7 +205,7 @@ class DeviceSearch:
         self.centroids = cupy.empty((r, k, d), np.float64)
         self.costs, self.keys = cupy.zeros((r, 3), np.int64), cupy.empty((r, k), np.uint64)
         self.scratch = cupy.empty((self.shape.r, 2, k), np.int64)
-        self.ready: AssignCenters = backend.empty_centers(r, k)
+        self.ready = backend.empty_centers(r, k)
         backend.make_fast(self.centers, self.ready.fast, backend.device_grid.offset, self.doubt)
 
     def _iteration(self) -> None:
