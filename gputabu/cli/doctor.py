@@ -26,6 +26,8 @@ IRIS = 78.85144142614601
 #: (N, d, K) of the data on which backends are compared. On a GPU, the first fits into one thread block, the second has
 #: its rows in registers, and the third is read in tiles.
 SHAPES = ((150, 4, 3), (3000, 16, 8), (1500, 40, 5))
+#: Features and clusters of which the kernels are named.
+DEFAULT_SHAPES = ((8, 64), (128, 1000))
 METHODS: dict[str, Callable[..., Clustering]] = {
     "QM-TS": lambda X, k, backend: quantized.search(X, k, restarts=2, max_iter=20, backend=backend),
     "TSC": lambda X, k, backend: reassignment.search(X, k, restarts=2, max_iter=20, backend=backend),
@@ -45,6 +47,9 @@ ON_A_GPU = {
 def doctor(
     require_cuda: Annotated[bool, typer.Option(help="Fail where CUDA cannot be used.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Compile nothing: leave out comparisons with NumPy.")] = False,
+    shape: Annotated[
+        str | None, typer.Option(metavar="D,K", help="Features and clusters: say which kernel labels such points.")
+    ] = None,
     debug: Debug = False,
 ) -> None:
     """Say what is installed and which backend runs here, and test it on a small scale.
@@ -52,9 +57,11 @@ def doctor(
     \b
     gputabu doctor
     gputabu doctor --require-cuda     in a script that needs the GPU
+    gputabu doctor --shape 384,1000   which kernel a GPU takes for 384 features and 1000 clusters, and why
 
     The exit code is 1 if a test fails.
     """
+    sizes = DEFAULT_SHAPES if shape is None else (parsed(shape),)
     missing = cuda_unusable()
     print_line("gputabu", gputabu.__version__)
     print_line("Python", platform.python_version())
@@ -67,6 +74,7 @@ def doctor(
         checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
     if missing is None:
         checks["device"] = describe_device
+        checks |= {f"d={d}, K={k}": partial(name_kernel, d, k) for d, k in sizes}
     if missing is None and not quick:
         both: list[Any] = [np.float32, np.float64]
         checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
@@ -116,6 +124,24 @@ def describe_device() -> str:
 
     facts = diagnosis.device_facts()
     return f"{facts['device']}; {facts['CUDA']}; {facts['memory']}"
+
+
+def parsed(shape: str) -> tuple[int, int]:
+    """Features and clusters."""
+    try:
+        d, k = map(int, shape.split(","))
+    except ValueError:
+        d = k = 0
+    if d < 1 or k < 1:
+        raise typer.BadParameter(f"--shape {shape!r} must be two positive integers D,K, such as 384,1000.")
+    return d, k
+
+
+def name_kernel(d: int, k: int) -> str:
+    """Which kernel labels points of d features by K centres."""
+    from gputabu.backend.cuda import diagnosis
+
+    return diagnosis.assign_kernel(d, k, np.dtype(np.float32))
 
 
 def cuda_versions() -> str:

@@ -259,3 +259,21 @@ def test_benchmark_claims_nothing_on_hostcuda():
     assert "graph launches" in done.stdout
     for unit in (" ms", "GB/s", "×"):
         assert unit not in done.stdout
+
+
+@pytest.mark.gpu
+@pytest.mark.device("a100")
+@pytest.mark.parametrize(
+    ("shape", "said"),
+    [("8,64", "assign, points in registers"), ("384,1000", "assign_tensor, 128 points"), ("9000,5", "assign_tiled: 9000")],
+)
+def test_doctor_names_the_kernel_of_a_shape(shape, said):
+    done = doctor("--quick", "--shape", shape)
+    assert done.exit_code == 0, done.output
+    assert said in done.output
+
+
+def test_doctor_refuses_a_shape_that_is_none():
+    done = doctor("--shape", "12")
+    assert done.exit_code != 0
+    assert "must be two positive integers" in " ".join(done.output.split())

@@ -54,12 +54,7 @@ class CudaAssign(DeviceBackend):
         d, real = self.points.d, self.points.dtype
         if d < tensor.LEAST_D or not tensor.usable(self.device):
             return None
-        return tensor.form_of(self._tensor_room, Shape(1, k, d), self.n_columns, real, self.words)
-
-    @property
-    def _tensor_room(self) -> int:
-        """Bytes of dynamic shared memory that a block can have."""
-        return self.device.attributes["MaxSharedMemoryPerBlockOptin"] - tensor.STATIC_SHARED
+        return tensor.form_of(tensor.room_of(self.device), Shape(1, k, d), self.n_columns, real, self.words)
 
     # -- centres -----------------------------------------------------------------------------------
 
@@ -162,7 +157,7 @@ class CudaAssign(DeviceBackend):
         args = (chunk.X, chunk.weights, centers, ready.halves._replace(unit=doubt.half), *args,
                 tensor.half_doubt(form), doubtful, totals is None)  # fmt: skip
         for name, listed in (("assign_tensor", False), ("decide_tensor", True)):
-            share = self._tensor_room // form.defines["MIN_BLOCKS"]
+            share = tensor.room_of(self.device) // form.defines["MIN_BLOCKS"]
             resident = form.shared(shape, columns, real, True, False, listed) <= share
             private = not listed and totals is not None
             private = private and form.shared(shape, columns, real, resident, True, listed) <= share

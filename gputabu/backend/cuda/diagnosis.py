@@ -11,11 +11,13 @@ from typing import Any, Self
 import cupy
 import numpy as np
 
+from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.cuda import tensor, version
 from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.shapes import GROUP, REGISTER_D, SPAN, survey_defines
 from gputabu.backend.cuda.sources import source, source_folder
+from gputabu.backend.cuda.structs import Shape
 
 #: A kernel source and the constants it is compiled with.
 Variant = tuple[str, tuple[tuple[str, int], ...]]
@@ -63,6 +65,22 @@ def compile_all(widths: Sequence[int] = (4, 16)) -> int:
             cupy.RawModule(code=source(file), options=options(np.dtype(real), defines)).compile()
             count += 1
     return count
+
+
+def assign_kernel(d: int, k: int, real: np.dtype) -> str:
+    """Which kernel finds the nearest of K centres on the current device, and why."""
+    device = cupy.cuda.Device()
+    shape = Shape(1, k, d)
+    if d < tensor.LEAST_D:
+        return f"assign, points in registers: d = {d} is below {tensor.LEAST_D}"
+    if not tensor.usable(device):
+        name = "assign, points in registers" if d <= REGISTER_D else "assign_tiled"
+        return f"{name}: no tensor cores for products of 16 × 8 × 16 halves"
+    room = tensor.room_of(device)
+    form = tensor.form_of(room, shape, Totals.columns(d, weighted=False), real, words=1)
+    if form is None:
+        return f"assign_tiled: {d} features of 16 points do not fit into {room >> 10} KiB of shared memory"
+    return f"assign_tensor, {form.tile_m} points × {form.tile_n} centres at a time; those in doubt by decide_tensor"
 
 
 def device_facts() -> dict[str, str]:

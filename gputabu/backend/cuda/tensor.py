@@ -142,6 +142,11 @@ def half_unit(reach: np.ndarray, real: np.dtype) -> float:
     return float(np.ldexp(1.0, min(max(e, low), high)))
 
 
+def room_of(device: cupy.cuda.Device) -> int:
+    """Bytes of dynamic shared memory that a block can have."""
+    return int(device.attributes["MaxSharedMemoryPerBlockOptin"]) - STATIC_SHARED
+
+
 def usable(device: cupy.cuda.Device) -> bool:
     """Whether a device has tensor cores that compute what they should."""
     return device.attributes["ComputeCapabilityMajor"] >= OLDEST and checked(device.id)
