@@ -29,6 +29,7 @@
     ARRAY(uint4, buffers, n_buffers * stage)                         \
     ARRAY(idx, local_totals, private_totals * r * k * columns)       \
     ARRAY(word, least, listed * tile_m)                              \
+    ARRAY(double, grids, small * 2 * d)                              \
     ARRAY(real, offsets, depth)                                      \
     ARRAY(float, norms, padded)                                      \
     ARRAY(float, bests, tile_m * warps_n)                            \
@@ -261,6 +262,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     __shared__ int n_moved, n_pairs;
     const int r = shape.r, k = shape.k, d = shape.d, columns = columns_of(d, weight), steps = stages * QS;
     const int depth = 16 * steps, listed = LISTED;
+    const int small = MIN_BLOCKS > 1;  // d is below WIDE_D of gputabu.backend.cuda.tensor
     const int words = WORDS, tile_m = TILE_M, warps_n = WARPS_N, stage = STAGE;
     const int n_stages = padded / TILE_N * stages, n_buffers = RESIDENT ? r * n_stages : 2;
     DYNAMIC_SHARED(char, carved);
@@ -274,6 +276,11 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     const idx n = LISTED ? (idx)list.count[only] : chunk.n;
     for (idx t = thread; t < n_totals; t += 32 * WARPS) local_totals[t] = 0;  // trips: private_totals * r * k * columns / threads
     for (int t = thread; t < WORDS * TILE_M * depth / 8; t += 32 * WARPS) points[t] = make_uint4(0, 0, 0, 0);  // beyond d, too
+    if (small)
+        for (int j = thread; j < d; j += 32 * WARPS) {
+            grids[j] = grid.offset[j];
+            grids[d + j] = grid.scale ? grid.scale[j] : 0.0;
+        }
     for (int j = thread; j < depth; j += 32 * WARPS) offsets[j] = j < d ? (real)grid.offset[j] : (real)0;
     if (RESIDENT)
 #pragma unroll 1
@@ -432,8 +439,9 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
                 const int row = moved[t];
                 const idx i = LISTED ? (idx)rows[row] : base + row;
                 const idx first = (idx)s * k * columns;
-                if (private_totals) move_by_warp(local_totals + first, before[row], after[row], X + i * d, d, weight, i, grid);
-                else move_by_warp(totals + first, before[row], after[row], X + i * d, d, weight, i, grid);
+                const double *offset = small ? grids : grid.offset, *scale = small ? grids + d : grid.scale;
+                if (private_totals) move_by_warp(local_totals + first, before[row], after[row], X + i * d, d, weight, i, offset, scale, grid.weight_scale);
+                else move_by_warp(totals + first, before[row], after[row], X + i * d, d, weight, i, offset, scale, grid.weight_scale);
             }
             __syncthreads();  // n_moved and the lists have been read
         }

@@ -29,15 +29,15 @@ __device__ int nearest_by_warp(const real* x, const double* centers, int k, int 
 // Takes a point from the totals of cluster `from`, if that is one, and gives it to `to`; lanes take coordinates. The
 // same operations as contribute of common.cuh.
 __device__ void move_by_warp(idx* clusters, int from, int to, const real* x, int d, const double* weight, idx i,
-                             const Grid& grid) {
+                             const double* offset, const double* scale, double weight_scale) {
     const int lane = threadIdx.x % 32, columns = columns_of(d, weight);
     idx *now = clusters + (idx)to * columns, *old = clusters + (idx)max(from, 0) * columns;
     const double w = weight ? weight[i] : 1.0;
 #pragma unroll 1
     for (int j = lane; j < d; j += 32) {  // trips: ceil(d / 32)
-        double v = __dsub_rn(widen(x[j]), grid.offset[j]);
+        double v = __dsub_rn(widen(x[j]), offset[j]);
         if (weight) v = __dmul_rn(v, w);
-        v = __dmul_rn(v, grid.scale[j]);
+        v = __dmul_rn(v, scale[j]);
         const idx high = next_limb(v), low = next_limb(v);
         add_to(now + j, high);
         add_to(now + d + j, low);
@@ -47,7 +47,7 @@ __device__ void move_by_warp(idx* clusters, int from, int to, const real* x, int
     }
     if (lane > 0) return;
     if (weight) {  // share: 1
-        double v = __dmul_rn(w, grid.weight_scale);
+        double v = __dmul_rn(w, weight_scale);
         const idx high = next_limb(v), low = next_limb(v);
         add_to(now + 2 * d, high);
         add_to(now + 2 * d + 1, low);

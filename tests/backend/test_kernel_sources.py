@@ -90,8 +90,18 @@ def test_row_12_lines_keep_their_numbers():
 #: Kernels that may fuse a product and a sum in float64: fast distances, whose error is bounded, and their centres.
 #: In everything else the order and the rounding of every operation are those of the NumPy twin.
 FUSED = {
-    "float": {"fast_centers", "step", "lloyd_step", "block_search"},  # make_fast
-    "double": {"fast_centers", "step", "lloyd_step", "block_search", "assign", "assign_tiled", "nearest_two"},
+    "float": {"fast_centers", "half_centers", "step", "neighbours_step", "lloyd_step", "block_search"},  # make_fast
+    "double": {
+        "fast_centers",
+        "half_centers",
+        "step",
+        "neighbours_step",
+        "lloyd_step",
+        "block_search",
+        "assign",
+        "assign_tiled",
+        "nearest_two",
+    },
 }
 
 

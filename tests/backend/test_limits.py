@@ -66,7 +66,7 @@ def test_row_01_float64_on_turing(device, dtype, monkeypatch):
             lloyd.run(X, 5, backend="cuda")
 
 
-@pytest.mark.parametrize("device", ["t4", "a100", "small"])
+@pytest.mark.parametrize("device", ["t4", "v100", "small"])
 @pytest.mark.parametrize(("dtype", "k"), [(np.float32, 32), (np.float64, 8)])
 def test_row_02_static_and_dynamic_shared_memory_count_together(device, dtype, k, monkeypatch):
     """assign_tiled, d = 64: less than 48 KiB of each, more of both."""

@@ -265,7 +265,11 @@ def test_benchmark_claims_nothing_on_hostcuda():
 @pytest.mark.device("a100")
 @pytest.mark.parametrize(
     ("shape", "said"),
-    [("8,64", "assign, points in registers"), ("384,1000", "assign_tensor, 128 points"), ("9000,5", "assign_tiled: 9000")],
+    [
+        ("8,64", "assign, points in registers"),
+        ("384,1000", "assign_tensor, 128 points"),
+        ("9000,5", "assign_tiled: 9000"),
+    ],
 )
 def test_doctor_names_the_kernel_of_a_shape(shape, said):
     done = doctor("--quick", "--shape", shape)

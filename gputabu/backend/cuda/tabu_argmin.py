@@ -73,7 +73,7 @@ class CudaTabuArgmin(DeviceBackend):
         shape, real = structs.Shape(*centers.shape), self.points.dtype
         defines, grid = shapes.survey_defines(shape.r, shape.d), self.device_grid
         room = self.room("tabu_argmin.cu", "survey", **defines)
-        for part in self.parts(chunk, shape.r * shape.d):
+        for part in self.parts(chunk, 2 * shape.r * shape.d):
             form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None)
             self.launch("tabu_argmin.cu", "survey", form.grid, (
                 part.X, part.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(part),

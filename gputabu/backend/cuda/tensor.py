@@ -95,7 +95,8 @@ class TensorForm(NamedTuple):
         n_buffers = r * self.padded(k) // self.tile_n * self.stages if resident else 2
         sizes = {"words": self.words, "tile_m": self.tile_m, "warps_n": self.warps_n, "depth": self.depth}
         sizes |= {"stage": self.stage, "n_buffers": n_buffers, "padded": self.padded(k), "listed": listed}
-        sizes |= {"r": r, "k": k, "columns": columns, "private_totals": private}
+        sizes |= {"r": r, "k": k, "d": self.d, "columns": columns, "private_totals": private}
+        sizes["small"] = self.d < WIDE_D
         return shared_bytes("assign_tensor.cu", "ASSIGN_TENSOR_SHARED", real, sizes)
 
 
