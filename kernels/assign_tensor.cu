@@ -262,7 +262,7 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
     __shared__ int n_moved, n_pairs;
     const int r = shape.r, k = shape.k, d = shape.d, columns = columns_of(d, weight), steps = stages * QS;
     const int depth = 16 * steps, listed = LISTED;
-    const int small = MIN_BLOCKS > 1;  // d is below WIDE_D of gputabu.backend.cuda.tensor
+    const int small = LANES < 32;  // d is below WIDE_D of gputabu.backend.cuda.tensor
     const int words = WORDS, tile_m = TILE_M, warps_n = WARPS_N, stage = STAGE;
     const int n_stages = padded / TILE_N * stages, n_buffers = RESIDENT ? r * n_stages : 2;
     DYNAMIC_SHARED(char, carved);
@@ -477,7 +477,7 @@ extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) assign_tensor(
 // centre whose score is within the limit, in whatever way it was computed.
 // bytes: doubt * n * r * (4 * d + 16)
 // grid = (any, R), blocks stride over tiles of the list.
-extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) decide_tensor(
+extern "C" __global__ void __launch_bounds__(256, 1) decide_tensor(
         const real* __restrict__ X, const double* __restrict__ weight, const double* __restrict__ centers,
         HalfCenters halves, int* __restrict__ labels, idx* __restrict__ totals, idx* __restrict__ changed,
         const int* __restrict__ done, Grid grid, Chunk chunk, Shape shape, HalfDoubt trust, DoubtList list, int fresh,

@@ -23,7 +23,6 @@ __device__ void two_canonical(const real* x, const double* centers, int k, int d
 // done     (R)         in   or null: restarts to leave alone
 // Fast distances name the two wherever first, second and third are apart by more than their error; only the canonical
 // distances to these two are computed then. The canonical formula decides the rest.
-// products: n * m * k * d
 // One thread per (restart, point), striding. grid = (any), block = (any), no shared memory. Ties: lowest number.
 extern "C" __global__ void nearest_two(const real* __restrict__ X, const double* __restrict__ centers, FastCenters fast,
                                        const double* __restrict__ offset, const idx* __restrict__ which,

@@ -57,7 +57,7 @@ def doctor(
     \b
     gputabu doctor
     gputabu doctor --require-cuda     in a script that needs the GPU
-    gputabu doctor --shape 384,1000   which kernel a GPU takes for 384 features and 1000 clusters, and why
+    gputabu doctor --shape 384,1000   which kernel labels 384 features, K = 1000
 
     The exit code is 1 if a test fails.
     """

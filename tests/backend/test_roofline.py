@@ -216,6 +216,7 @@ def test_hopper_reaches_its_peak_by_wgmma_only():
 def test_command(tmp_path):
     """In a process of its own: hostcuda is CuPy there. What it says of published times, and of iterations."""
     command = [sys.executable, ROOT / "benchmarks" / "roofline.py", "--arch", "80", "--shape", "1000000,16,64"]
+    command += ["--what", "tabu iteration", "--what", "k-means iteration"]
     done = subprocess.run([*command, "--out", tmp_path / "out.json"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Predicted, not measured" in done.stdout

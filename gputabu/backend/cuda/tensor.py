@@ -82,7 +82,7 @@ class TensorForm(NamedTuple):
     def defines(self) -> dict[str, int]:
         lanes = 8 if self.d <= 16 else 16 if self.d < WIDE_D else 32
         names = {"MI": self.mi, "NI": self.ni, "WARPS_M": self.warps_m, "QS": self.qs, "WORDS": self.words}
-        return names | {"LANES": lanes, "MIN_BLOCKS": 1 if self.d >= WIDE_D else 2}
+        return names | {"LANES": lanes, "MIN_BLOCKS": 1 if self.d >= WIDE_D or self.words > 1 else 2}
 
     @property
     def layout(self) -> dict[str, int]:
