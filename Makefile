@@ -9,7 +9,8 @@
 # make bench-quality  how near to the best known clusterings in how much time, beside other packages
 # make counts        what an iteration on the GPU reads, how coalesced, launches, copies; counted on the CPU by hostcuda
 # make kernel-table  registers, spills, occupancy of every kernel on every architecture, into kernels/README.md
-# make roofline      how long an iteration would take on a GPU: predicted from machine code, not measured; ROOFLINE=--check
+# make roofline      how long an iteration would take on a GPU: predicted from machine code, not measured; ROOFLINE=--check,
+#                    --readme for kernels/README.md, --predictions for what `gputabu accept` and docs/benchmarks.md show
 # make notebooks     notebooks/*.ipynb from their sources, without outputs
 # Each sets up what it needs in .venv first.
 
@@ -68,8 +69,9 @@ bench: $(READY)
 
 # Without what the peers ask for: some would bring an older NumPy.
 bench-quality: $(READY)
-	-for peer in bkmeans flspp faiss-cpu; do $(BIN)/python -m pip install --quiet --no-deps $$peer; done
+	-for peer in bkmeans flspp superkmeans faiss-cpu; do $(BIN)/python -m pip install --quiet --no-deps $$peer; done
 	$(BIN)/python benchmarks/quality.py --out quality
+	$(BIN)/python benchmarks/quality.py --default
 
 counts: $(READY)
 	tests/hostcuda/run $(BIN)/python benchmarks/counts.py

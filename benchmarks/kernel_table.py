@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ MARKS = ("<!-- kernel-table: made by `make kernel-table` -->", "<!-- end of kern
 #: Forms of `assign`: numbers of coordinates around the powers of two that tile sizes like.
 WIDTHS = (1, 2, 3, 4, 7, 8, 16, 17, 31, 32)
 FEW_WIDTHS = (4, 16, 32)
+#: Architectures whose machine code is that of another, to the bit; a test looks.
+SAME_CODE = {89: 86}
 #: What the README's table is made for.
 TABLE_ARCH, TABLE_REAL, TABLE_D = 80, "float", 16
 
@@ -66,21 +70,26 @@ class About:
 
 #: A file of tests that launches the kernel and compares what comes of it.
 SEARCH, BACKEND, SEEDING, CUDA = "test_quantized.py", "test_contract.py", "test_seeding.py", "test_cuda.py"
-LABELS, SINGLE, MOVED = "test_reassignment.py", "test_hartigan.py", "test_relocation.py"
+LABELS, SINGLE = "test_reassignment.py", "test_hartigan.py"
 LOOPS, ASSIGN = "test_loops.py", "test_assign.py"
-TENSOR = "test_assign_tensor.py"
+TENSOR, SPLITS, PASSES = "test_assign_tensor.py", "test_splits.py", "test_relocation_passes.py"
+BOUNDED = "test_transfers.py"
+FUZZY, TRIALS = "test_fuzzy_passes.py", "test_trials.py"
 # fmt: off
 ABOUT = {
     "assign": About("nearest centre, d ≤ 32: labels, changed totals", "N·R·K·d", "s·d + 4R", "≤ 4R", ASSIGN),
     "assign_tiled": About("the same for any d, by tiles", "N·R·K·d", "R·(s·d·(⌈K/64⌉ + 2) + 4) at most",
                           "≤ R·(32d + 20), atomics", BACKEND),
     "half_centers": About("centres as halves, in the order of tensor cores", "R·K·d", "–", "–", TENSOR),
+    "assign_resident": About("nearest centre on tensor cores, 16 ≤ d ≤ 48, all centres in shared memory", "N·R·K·d",
+                             "s·d + 4R", "≤ 4R", TENSOR),
     "assign_tensor": About("nearest centre on tensor cores, d ≥ 16; lists points in doubt", "N·R·K·d", "s·d + 4R",
                            "≤ 4R", TENSOR),
     "decide_tensor": About("those in doubt, canonically", "m·K·d", "s·d + 8 of those in doubt", "≤ 4R", TENSOR),
     "tensor_check": About("whether tensor cores compute what they should", "–", "–", "–", TENSOR),
     "prepare": About("centroids, tabu stamps; clears for the survey", "R·K·(d + L)", "–", "–", CUDA),
     "fast_centers": About("fast form of given centres", "R·K·d", "–", "–", BACKEND),
+    "gather": About("the centres behind `step`, where these are many numbers", "R·K·d", "–", "–", LOOPS),
     "step": About("accept, best so far, patience, tabu rows, next means", "R·K·(d + L)", "–", "–", CUDA),
     "neighbours_choose": About("the best of several neighbours", "R·M", "–", "–", LOOPS),
     "neighbours_step": About("the same as `step`, and the next neighbours", "R·K·(M·d + L)", "–", "–", LOOPS),
@@ -96,14 +105,21 @@ ABOUT = {
     "explain": About("scatter that each trial explains", "R·T·K·d", "–", "–", LABELS),
     "apply_trial": About("the accepted trial: labels, changed totals", "N·R", "R·(4 + s·d of those that change)",
                          "≤ R·(32d + 16), atomics", LABELS),
+    "try_steps": About("labels by nearest centre of trials, moved on: totals, fingerprints", "N·R·T·K·d",
+                       "R·T·s·d·K, cached", "R·T·32d, atomics", TRIALS),
+    "member_keys": About("two random members of the clusters that trials split", "N·R·T", "4R",
+                         "16R·T of those, atomics", TRIALS),
     "find_moves": About("every point's best move that lowers J", "N·R·K·d", "R·(s·d·K, cached, + 4)",
                         "16R of those that move", SINGLE),
     "relabel": About("labels of single points changed", "m", "–", "–", SINGLE),
-    "nearest_two": About("the two nearest centres", "N·R·K·d", "R·s·d·K/4, cached", "24R", MOVED),
+    "nearest_two": About("the two nearest centres", "N·R·K·d", "s·d", "24R", PASSES),
+    "price_labels": About("bounded sizes: labels by cost and price", "N·K·d", "s·d·K, cached, + 4", "4", BOUNDED),
+    "list_members": About("points of the clusters whose lists are wanted", "N", "4", "8 of those", BOUNDED),
+    "transfers": About("per pair of clusters the points that cost least to hand over", "2·N·K·d", "K·(s·d + 8), cached",
+                       "–", BOUNDED),
     "reassign": About("labels by nearest centre or Hartigan's rule, changed totals", "N·R",
-                      "R·(28 + s·d of those that change)", "≤ R·(32d + 20), atomics", MOVED),
-    "swap_gains": About("ΔJ of every candidate in place of every centre", "N·R·T·d", "R·(20 + s·d·T, cached)",
-                        "R·(24 + 48T where nearer), atomics", MOVED),
+                      "R·(28 + s·d of those that change)", "R·(4 + 32d, atomics) of those that change", PASSES),
+    "swap_gains": About("ΔJ of every candidate in place of every centre", "N·R·T·d", "R·(20 + s·d)", "0", PASSES),
     "relocation_potential": About("potential of tiles of rows, to draw candidates from", "N·R", "8R", "0", LOOPS),
     "relocation_draw": About("candidates of a relocation; flags of the turn", "R·T·(1024 + K)", "–", "–", LOOPS),
     "relocation_move": About("the best swap that is not tabu", "R·T·K", "–", "–", LOOPS),
@@ -121,6 +137,13 @@ ABOUT = {
     "lower_sq_dist": About("d² to the nearest seed so far", "N·R·d", "R·(s·d + 8)", "≤ 8R", SEEDING),
     "potential": About("its sum over tiles of rows, in integers", "N·R", "8R", "0", SEEDING),
     "seed_gains": About("what each of T trial seeds would gain", "N·R·T·d", "R·T·(s·d + 8)", "0", SEEDING),
+    "fuzzy_sums": About("what fuzzy memberships sum up to", "3·N·R·K·d", "R·s·d·K/16, cached", "32·R·K·d/64, atomics",
+                        FUZZY),
+    "memberships": About("fuzzy memberships", "3·N·K·d", "s·d·K, cached", "s·K", FUZZY),
+    "split_assign": About("the nearer of the two children of its cluster: labels, changed totals", "N·R·d",
+                          "R·(s·d + 12)", "≤ R·(32d + 20), atomics", SPLITS),
+    "axis_sums": About("a step of the power method in every cluster", "N·R·d", "R·(s·d + 4)", "R·16d, atomics", SPLITS),
+    "histogram": About("points of clusters counted along their axis", "N·R·d", "R·(s·d + 4)", "8R, atomics", SPLITS),
     "locate": About("the row that a draw falls on", "1024 per draw", "–", "–", SEEDING),
 }
 # fmt: on
@@ -175,7 +198,7 @@ def launches() -> dict[str, Launch]:
 
 def run_all() -> None:
     """Launch every kernel."""
-    from gputabu import lloyd, quantized, reassignment, relocation
+    from gputabu import FuzzyCMeans, gmeans, lloyd, quantized, reassignment, relocation
 
     X = np.random.default_rng(0).normal(size=(4000, 64)).astype(np.float32)
     for data, k, restarts in ((X[:, :16], 32, 1), (X[:, :16], 32, 8), (X, 32, 1), (load_iris().data, 3, 1)):
@@ -183,7 +206,10 @@ def run_all() -> None:
         quantized.search(data, k, restarts=restarts, max_iter=2, patience=3, refine="centroid", backend="cuda")
     lloyd.run(X[:, :16].copy(), 32, max_iter=1, refine="hartigan", backend="cuda")
     reassignment.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    reassignment.search(X[:400, :16].copy(), 32, max_iter=1, modes=["divide"], improve="kmeans", backend="cuda")
     relocation.search(X[:, :16].copy(), 32, max_iter=1, backend="cuda")
+    gmeans.search(np.concatenate([X[:, :16], X[:, :16] + 20]), max_iter=1, backend="cuda")
+    FuzzyCMeans(32, max_iter=1, backend="cuda").fit(X[:, :16]).memberships(X[:, :16])
 
 
 def readme_section(usages: Sequence[Usage], launched: dict[str, Launch]) -> str:
@@ -216,6 +242,7 @@ def chosen(usages: Iterable[Usage]) -> list[Usage]:
     rows = [u for u in usages if u.arch == TABLE_ARCH and u.real == TABLE_REAL]
     rows = [u for u in rows if not u.defines.startswith("D=") or u.defines == f"D={TABLE_D}"]
     rows = [u for u in rows if "LANES=" not in u.defines or "LANES=8, MI=2, MIN_BLOCKS=2, NI=4" in u.defines]
+    rows = [u for u in rows if "MODES=" not in u.defines]
     rows = [u for u in rows if "RESIDENT=" not in u.defines or "RESIDENT=1" in u.defines]
     rows = [u for u in rows if "TILE_N=" not in u.defines or u.defines == "QS=1, TILE_N=32, WORDS=1"]
     rows = [u for u in rows if "WIDTH=" not in u.defines or u.defines.endswith(f"WIDE=0, WIDTH={TABLE_D}")]
@@ -248,6 +275,18 @@ def write_readme(section: str) -> None:
     README.write_text(before + section + rest.split(MARKS[1])[1])
 
 
+def all_usages(nvrtc: Nvrtc, wanted: Sequence[int], widths: Sequence[int]) -> list[Usage]:
+    """Of all kernels in all forms, each compiled once for all architectures that it has the same code on.
+
+    By as many threads as there are processors: NVRTC lets go of the interpreter.
+    """
+    compile_for = sorted({SAME_CODE.get(arch, arch) for arch in wanted})
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda arch: (arch, list(compiled(nvrtc, arch, widths))), compile_for)
+        found = dict(made)
+    return [replace(usage, arch=arch) for arch in wanted for usage in found[SAME_CODE.get(arch, arch)]]
+
+
 def print_table(usages: Iterable[Usage]) -> None:
     print(f"{'':7}{'kernel':22}{'real':8}{'registers':>9}{'shared':>8}{'stack':>7}{'spilled':>9}{'occupancy':>11}")
     for usage in usages:
@@ -269,7 +308,7 @@ def main() -> None:
     known = [arch for arch in nvrtc.architectures() if arch in ARCHITECTURES]
     wanted = [arch for arch in known if not arguments.arch or arch in arguments.arch]
     widths = FEW_WIDTHS if arguments.few else WIDTHS
-    usages = [usage for arch in wanted for usage in compiled(nvrtc, arch, widths)]
+    usages = all_usages(nvrtc, wanted, widths)
     if arguments.json:
         print(json.dumps([asdict(usage) for usage in usages], indent=1))
     elif arguments.readme:

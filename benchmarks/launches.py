@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 #: Points of the recordings: primes, so that no other size looks like them.
-FEW, MORE = 1511, 3019
+FEW, MORE = 6007, 12007
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import struct
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -109,23 +110,39 @@ ENTRY = re.compile(
 )
 
 
+def options(arch: int, defines: tuple[tuple[str, int], ...], real: str) -> list[str]:
+    """As the package has them; CuPy adds -ftz=true and the architecture of the device."""
+    from gputabu.backend.cuda.launch import options as launch_options
+
+    return [*launch_options(REALS[real], defines), "-ftz=true", f"-arch=sm_{arch}"]
+
+
+def machine_code(nvrtc: Nvrtc, arch: int, form: tuple[str, tuple[tuple[str, int], ...]], real: str) -> dict[str, bytes]:
+    """Of the functions of a source file in one form: what their sections of the ELF file hold."""
+    from gputabu.backend.cuda.sources import source
+
+    file, defines = form
+    elf, _ = nvrtc.cubin_of(source(file), file, options(arch, defines, real))
+    (table,), (size, count, names) = struct.unpack_from("<Q", elf, 40), struct.unpack_from("<HHH", elf, 58)
+    sections = [struct.unpack_from("<IIQQQQ", elf, table + i * size) for i in range(count)]
+    start = sections[names][4]
+    found = {}
+    for name, _, _, _, offset, length in sections:
+        word = elf[start + name : elf.index(b"\0", start + name)].decode()
+        if word.startswith(".text."):
+            found[word] = elf[offset : offset + length]
+    return found
+
+
 def compiled(nvrtc: Nvrtc, arch: int, widths: Sequence[int]) -> Iterator[Usage]:
     """Every kernel in every form, for one architecture."""
     from gputabu.backend.cuda import diagnosis
-    from gputabu.backend.cuda.launch import options as launch_options
     from gputabu.backend.cuda.sources import source
 
     for file, defines in diagnosis.variants(widths):
-        for real, dtype in REALS.items():
-            # CuPy adds -ftz=true and the architecture of the device.
-            options = [
-                *launch_options(dtype, defines),
-                "-ftz=true",
-                f"-arch=sm_{arch}",
-                "--ptxas-options=-v",
-            ]
+        for real in REALS:
             words = ", ".join(f"{name}={value}" for name, value in defines)
-            log = nvrtc.log_of(source(file), file, options)
+            log = nvrtc.log_of(source(file), file, [*options(arch, defines, real), "--ptxas-options=-v"])
             for entry in ENTRY.finditer(log):
                 shared = re.search(r"(\d+) bytes smem", entry["rest"])
                 yield Usage(

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "hostcuda"), str(ROOT)]  # hostcuda in CuPy's place: launches are recorded on it
 
 import calibration  # noqa: E402
+import predictions  # noqa: E402
 import requirements  # noqa: E402
 from cycles import Run, compiled, macros  # noqa: E402
 from launches import RECORDERS, Launch, be, calls, launch_of, recorded  # noqa: E402
@@ -225,7 +226,11 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="say of each requirement whether it is met; exit 1 if not")
     parser.add_argument("--out", type=Path, default=Path("roofline.json"), metavar="FILE")
     parser.add_argument("--readme", action="store_true", help="write the iterations into kernels/README.md")
+    parser.add_argument("--predictions", action="store_true", help="write those that `gputabu accept` shows instead")
     arguments = parser.parse_args()
+    if arguments.predictions:
+        predictions.write(Case, predicted, arguments.arch or ())
+        return
     shapes = [tuple(map(int, text.split(","))) for text in arguments.shape or ()] or requirements.SHAPES
     cases = [
         Case(what, n, d, k, arguments.restarts, arch, arguments.doubt, arguments.changed)

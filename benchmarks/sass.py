@@ -165,7 +165,7 @@ def _blocks(lines: list[str]) -> list[Block]:
         if last is not None and last.jumps and last.target in labels and last.opcode != "BRA.DIV":
             block.follow.append(labels[last.target])
         conditional = last is not None and (
-            last.predicate or last.operands.startswith(("P", "!P", "UP", "!UP", "~", "DIV"))
+            last.predicate or last.opcode == "BRA.DIV" or last.operands.startswith(("P", "!P", "UP", "!UP", "~"))
         )
         ends = last is not None and (last.jumps or last.name in ("EXIT", "RET")) and not conditional
         if not ends and number + 1 < len(blocks):

@@ -7,12 +7,14 @@ docs/_static/kmeans-and-tabu.png, which is kept in the repository.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from sklearn.datasets import load_iris, make_blobs
 
@@ -30,6 +32,8 @@ STYLE = {
     "svg.fonttype": "path",
     "svg.hashsalt": "gputabu",
 }
+#: The box of a number on a picture.
+LABEL = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.8}
 #: The same bits everywhere, so the figures may be computed by whatever is there; NumPy compiles nothing.
 BACKEND = "numpy"
 
@@ -240,6 +244,45 @@ def selection() -> Figure:
     return figure
 
 
+def shards() -> Figure:
+    """Ten clusters of a crowd, without bounds and all of the same size."""
+    rng = np.random.default_rng(4)
+    centers, share = rng.normal(scale=4, size=(7, 2)), rng.dirichlet(np.full(7, 0.7))
+    X = centers[rng.choice(7, 1500, p=share)] + rng.normal(size=(1500, 2))
+    return side_by_side(X, 10, {"min_size": 150, "max_size": 150}, "150 points each")
+
+
+def districts() -> Figure:
+    """Delivery districts: the towns of pcb3038 of TSPLIB where they are at hand, and made-up ones elsewhere."""
+    path = Path(os.environ.get("GPUTABU_DATA", "")) / "tsplib3038.csv"
+    if path.exists():
+        X = np.loadtxt(path, delimiter=",")
+    else:
+        rng = np.random.default_rng(0)
+        towns = rng.random((40, 2)) * [4000, 3000]
+        X = towns[rng.choice(40, 3000, p=rng.dirichlet(np.full(40, 0.6)))] + rng.normal(scale=160, size=(3000, 2))
+    most = int(np.ceil(1.02 * len(X) / 12))
+    return side_by_side(X, 12, {"max_size": most}, f"at most {most} stops each", tours=True)
+
+
+def side_by_side(X: np.ndarray, k: int, bounds: dict[str, int], title: str, tours: bool = False) -> Figure:
+    """Clusters without and with bounds; the number of points is where the centre is."""
+    figure = Figure(figsize=(8, 3.6), layout="constrained")
+    colours = np.array([mpl.colors.to_rgb(mpl.colormaps["tab20"](i % 20)) for i in range(k)])
+    for ax, limits, name in zip(figure.subplots(1, 2), ({}, bounds), ("no bounds", title), strict=True):
+        found = relocation.search(X, k, max_iter=50, backend=BACKEND, **limits)
+        order = np.lexsort(found.centers.T).argsort()  # colours by place, so that both sides can be compared
+        for a, center in enumerate(found.centers):
+            mine, colour = X[found.labels == a], colours[order[a]]
+            if tours:
+                lines = np.stack([mine, np.broadcast_to(center, mine.shape)], axis=1)
+                ax.add_collection(LineCollection(lines, color=colour, lw=0.4, alpha=0.5))
+            ax.plot(*mine.T, ".", ms=2.5, color=colour)
+            ax.text(*center, str(len(mine)), ha="center", va="center", fontsize=8, bbox=LABEL)
+        ax.set(title=f"{name}: J = {found.inertia:.4g}", xticks=[], yticks=[], aspect="equal")
+    return figure
+
+
 FIGURES: dict[str, Callable[[], Figure]] = {
     "minima": minima,
     "moves": moves,
@@ -249,6 +292,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "doubt": doubt,
     "tutorial": tutorial,
     "selection": selection,
+    "shards": shards,
+    "districts": districts,
 }
 
 

@@ -17,7 +17,7 @@
 #define TILE_M (16 * MI * WARPS_M)
 #define TILE_N (8 * NI * WARPS_N)
 #define STAGE (TILE_N / 8 * QS * 16 * WORDS)  // in 16 bytes
-#define GROUP (NI < 4 ? NI : 4)               // tiles whose scores are compared together
+#define GROUP (MI > 2 || NI < 4 ? 2 : 4)      // tiles whose scores are compared together
 #define SIDE (TILE_M * LANES / (32 * WARPS))  // rows that lanes load together,
 #define BATCH (SIDE < 8 ? SIDE : 8)           // and how many of these are on their way at a time
 #define PER ((STAGE + 32 * WARPS - 1) / (32 * WARPS))
@@ -32,11 +32,11 @@
     ARRAY(double, grids, small * 2 * d)                              \
     ARRAY(real, offsets, depth)                                      \
     ARRAY(float, norms, padded)                                      \
-    ARRAY(float, bests, tile_m * warps_n)                            \
-    ARRAY(float, seconds, tile_m * warps_n)                          \
+    ARRAY(float, bests, direct * tile_m * warps_n)                            \
+    ARRAY(float, seconds, direct * tile_m * warps_n)                          \
     ARRAY(float, lengths, tile_m)                                    \
     ARRAY(float, limits, listed * tile_m)                            \
-    ARRAY(int, founds, tile_m * warps_n)                             \
+    ARRAY(int, founds, direct * tile_m * warps_n)                             \
     ARRAY(int, before, tile_m)                                       \
     ARRAY(int, after, tile_m)                                        \
     ARRAY(int, moved, tile_m)                                        \
@@ -48,14 +48,9 @@ template <> struct Two<float> { typedef float2 type; };
 template <> struct Two<double> { typedef double2 type; };
 typedef Two<real>::type real2;
 
-// A coordinate relative to the offset, times the unit of the halves, a power of two. Under -ftz=true what is denormal is
-// zero: an error that HalfDoubt.flat has room for, as the unit is at most 2^100.
-__device__ __forceinline__ float scaled(float x, float offset, float unit) { return (x - offset) * unit; }
-__device__ __forceinline__ float scaled(double x, double offset, double unit) { return (float)((x - offset) * unit); }
-
 // Where the word of coordinates 2p, 2p + 1 of a row lies in `points`, in words.
 __device__ __forceinline__ int place_of(int row, int p, int steps) {
-    return ((row / 16 * steps + p / 8) * 32 + row % 8 * 4 + p % 4) * 4 + row % 16 / 8 + p % 8 / 4 * 2;
+    return ((row / 16 * steps + p / 8) * 32 + row % 8 * 4 + p % 8 / 2) * 4 + row % 16 / 8 + p % 2 * 2;
 }
 
 // Loads the points of a tile as halves, and their norms: rows base, base + 1, ... of X, or those of a list. Lanes that share
@@ -204,14 +199,16 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[MI][NI][4], const ui
                                                int n_stages, int steps, const uint4* __restrict__ stream,
                                                const float2* square) {
     const int lane = threadIdx.x % 32, warp_n = threadIdx.x / 32 % WARPS_N;
-    const uint2* here = (const uint2*)(buffers + (RESIDENT ? number : number & 1) * STAGE) + warp_n * NI * QS * 32 + lane;
-    uint4 next[PER];
+    const uint4* here = buffers + (RESIDENT ? number : number & 1) * STAGE + warp_n * NI / 2 * QS * 32 + lane;
+    Copies<PER> copies;
     const bool more = !RESIDENT && number + 1 < n_stages;
     if (more) {
+        uint4* next = buffers + ((number + 1) & 1) * STAGE + threadIdx.x;
+        const uint4* from = stream + (idx)(number + 1) * STAGE + threadIdx.x;
 #pragma unroll
         for (int t = 0; t < PER; ++t)
             if (STAGE % (32 * WARPS) == 0 || threadIdx.x + t * 32 * WARPS < STAGE)
-                next[t] = __ldg(stream + (idx)(number + 1) * STAGE + threadIdx.x + t * 32 * WARPS);
+                copies.begin(next + t * 32 * WARPS, from + t * 32 * WARPS);
     }
 #pragma unroll
     for (int q = 0; q < QS; ++q) {
@@ -221,30 +218,30 @@ __device__ __forceinline__ void multiply_stage(float (&acc)[MI][NI][4], const ui
 #pragma unroll
             for (int m = 0; m < MI; ++m) a[w][m] = points[((w * (TILE_M / 16) + m) * steps + q) * 32];
 #pragma unroll
-        for (int c = 0; c < NI; ++c) {
-            const uint2 b = here[(c * QS + q) * 32];
-            const float2 norm = FIRST && q == 0 ? square[4 * c] : make_float2(0, 0);
+        for (int c = 0; c < NI; c += 2) {
+            const uint4 both = here[(c / 2 * QS + q) * 32];
+            const uint4 rest = WORDS > 1 ? here[((TILE_N + 8 * c) / 16 * QS + q) * 32] : both;
 #pragma unroll
-            for (int m = 0; m < MI; ++m) {
-                if (FIRST && q == 0) multiply(acc[m][c], a[0][m], b.x, b.y, norm.x, norm.y);
-                else multiply_add(acc[m][c], a[0][m], b.x, b.y);
-            }
-            if (WORDS == 1) continue;
-            const uint2 rest = here[((TILE_N / 8 + c) * QS + q) * 32];
+            for (int e = 0; e < 2; ++e) {
+                const unsigned b0 = e ? both.z : both.x, b1 = e ? both.w : both.y;
+                const float2 two = FIRST && q == 0 ? square[4 * (c + e)] : make_float2(0, 0);
+                const float4 norm = make_float4(two.x, two.y, two.x, two.y);
 #pragma unroll
-            for (int m = 0; m < MI; ++m) {
-                multiply_add(acc[m][c], a[0][m], rest.x, rest.y);
-                multiply_add(acc[m][c], a[WORDS - 1][m], b.x, b.y);
+                for (int m = 0; m < MI; ++m) {
+                    if (FIRST && q == 0) multiply(acc[m][c + e], a[0][m], b0, b1, norm);
+                    else multiply_add(acc[m][c + e], a[0][m], b0, b1);
+                }
+                if (WORDS == 1) continue;
+#pragma unroll
+                for (int m = 0; m < MI; ++m) {
+                    multiply_add(acc[m][c + e], a[0][m], e ? rest.z : rest.x, e ? rest.w : rest.y);
+                    multiply_add(acc[m][c + e], a[WORDS - 1][m], b0, b1);
+                }
             }
         }
     }
     if (RESIDENT) return;
-    if (more) {
-#pragma unroll
-        for (int t = 0; t < PER; ++t)
-            if (STAGE % (32 * WARPS) == 0 || threadIdx.x + t * 32 * WARPS < STAGE)
-                buffers[((number + 1) & 1) * STAGE + threadIdx.x + t * 32 * WARPS] = next[t];
-    }
+    if (more) copies.wait();
     __syncthreads();
 }
 
@@ -256,12 +253,12 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
                                              int* __restrict__ labels, idx* __restrict__ totals,
                                              idx* __restrict__ changed, const int* __restrict__ done, const Grid& grid,
                                              const Chunk& chunk, const Shape& shape, const HalfDoubt& trust,
-                                             const DoubtList& list, int fresh, int private_totals, int padded,
-                                             int stages) {
+                                             const DoubtList& list, int fresh, int private_totals) {
     __shared__ unsigned widest;
     __shared__ int n_moved, n_pairs;
-    const int r = shape.r, k = shape.k, d = shape.d, columns = columns_of(d, weight), steps = stages * QS;
-    const int depth = 16 * steps, listed = LISTED;
+    const int r = shape.r, k = shape.k, d = shape.d, columns = columns_of(d, weight);
+    const int padded = halves.padded, stages = halves.stages, steps = stages * QS;
+    const int depth = 16 * steps, listed = LISTED, direct = !LISTED;
     const int small = LANES < 32;  // d is below WIDE_D of gputabu.backend.cuda.tensor
     const int words = WORDS, tile_m = TILE_M, warps_n = WARPS_N, stage = STAGE;
     const int n_stages = padded / TILE_N * stages, n_buffers = RESIDENT ? r * n_stages : 2;
@@ -460,17 +457,16 @@ __device__ __forceinline__ void assign_tiles(const real* __restrict__ X, const d
 // changed  (R)         in/out, += points whose label is new
 // done     (R)         in   or null: restarts to leave alone
 // list                 out  points in doubt, for decide_tensor
-// padded: centres with padding, whole tiles; stages: of a centre; private_totals: the totals are
-// in shared memory and are added up at the end.
+// private_totals: the totals are in shared memory and are added up at the end.
 // bytes: n * (4 * d + 8 * r)
 // block = (256), grid = (any), blocks stride over tiles of points. Ties: lowest k.
 extern "C" __global__ void __launch_bounds__(256, MIN_BLOCKS) assign_tensor(
         const real* __restrict__ X, const double* __restrict__ weight, const double* __restrict__ centers,
         HalfCenters halves, int* __restrict__ labels, idx* __restrict__ totals, idx* __restrict__ changed,
         const int* __restrict__ done, Grid grid, Chunk chunk, Shape shape, HalfDoubt trust, DoubtList list, int fresh,
-        int private_totals, int padded, int stages) {
+        int private_totals) {
     assign_tiles<false>(X, weight, centers, halves, labels, totals, changed, done, grid, chunk, shape, trust, list, fresh,
-                        private_totals, padded, stages);
+                        private_totals);
 }
 
 // The same for the points of the list, which is empty behind it. Other sizes of tiles make no difference: a rival is a
@@ -481,9 +477,9 @@ extern "C" __global__ void __launch_bounds__(256, 1) decide_tensor(
         const real* __restrict__ X, const double* __restrict__ weight, const double* __restrict__ centers,
         HalfCenters halves, int* __restrict__ labels, idx* __restrict__ totals, idx* __restrict__ changed,
         const int* __restrict__ done, Grid grid, Chunk chunk, Shape shape, HalfDoubt trust, DoubtList list, int fresh,
-        int private_totals, int padded, int stages) {
+        int private_totals) {
     assign_tiles<true>(X, weight, centers, halves, labels, totals, changed, done, grid, chunk, shape, trust, list, fresh,
-                       private_totals, padded, stages);
+                       private_totals);
     __syncthreads();
     if (threadIdx.x) return;
     __threadfence();  // every block has read the counts before it takes a ticket

@@ -27,10 +27,10 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
     for (idx t = me; t < (idx)lanes * r * k; t += all) keys[t] = NO_KEY;
     for (idx t = me; t < (idx)r * k * capacity; t += all) {
         const idx cluster = t / capacity, s = cluster / k, restart = s / lanes, row = restart * k + cluster % k;
-        if ((int)(t % capacity) >= restarts.length[row] || restarts.done[restart]) continue;
-        const idx n = restarts.rows[row * capacity + t % capacity];
-        if (limits.shared || labels[s * pitch + n] == (int)(cluster % k))
-            atomicExch(stamps + s * pitch + n, restarts.age[restart]);
+        const int length = restarts.length[row], done = restarts.done[restart], age = restarts.age[restart];
+        const idx n = restarts.rows[row * capacity + t % capacity];  // behind the length: some row, or 0
+        if ((int)(t % capacity) >= length || done) continue;
+        if (limits.shared || labels[s * pitch + n] == (int)(cluster % k)) atomicExch(stamps + s * pitch + n, age);
     }
 }
 
@@ -42,13 +42,14 @@ extern "C" __global__ void prepare(const idx* __restrict__ totals, const double*
 // restarts                in/out  M_c becomes M_n
 // centers (R, K, d), fast out  of M_n, for the next assign
 // scratch      (R, 2, K)  not in shared memory: K may be in the thousands
-// bytes: r * k * (24 * d + 64)
+// gathers: centers are written here; otherwise `gather` does it, and halves are made of them.
+// bytes: r * k * (24 * d * gathers + 64)
 // Judges M_c and moves on. One block per restart: grid = (R), block = (any).
 extern "C" __global__ void step(const real* __restrict__ X, const double* __restrict__ weight,
                                 const int* __restrict__ labels, const idx* __restrict__ totals,
                                 const word* __restrict__ keys, const idx* __restrict__ costs,
                                 double* __restrict__ centers, FastCenters fast, idx* __restrict__ scratch,
-                                Restarts restarts, Grid grid, Doubt doubt, Limits limits, Shape shape, idx pitch) {
+                                Restarts restarts, Grid grid, Doubt doubt, Limits limits, Shape shape, idx pitch, int gathers) {
     __shared__ word widest;
     const int k = shape.k, d = shape.d, columns = columns_of(d, weight);
     const idx s = blockIdx.x;
@@ -59,8 +60,22 @@ extern "C" __global__ void step(const real* __restrict__ X, const double* __rest
     labels += s * pitch;
     const idx* mine = totals + s * k * columns;
     if (!advance(me, limits, J, labels, weight, mine, keys + s * k, k, columns, scratch + 2 * s * k)) return;
+    if (!gathers) return;  // beyond: gathers
     for (int t = threadIdx.x; t < k * d; t += blockDim.x)
         centers[s * k * d + t] = widen(X[me.means[t / d] * d + t % d]);
     __syncthreads();
     make_fast(centers + s * k * d, fast_of(fast, s, k, d), grid.offset, k, d, doubt, &widest);
+}
+
+// X        (N, d)     in
+// restarts            in   means, done
+// centers  (R, K, d)  out  of the means
+// bytes: r * k * d * 16
+// The centres behind `step`, where these are many numbers. One thread per number, striding. grid = (any), block = (any).
+extern "C" __global__ void gather(const real* __restrict__ X, double* __restrict__ centers, Restarts restarts,
+                                  Shape shape) {
+    const int k = shape.k, d = shape.d;
+    const idx all = (idx)shape.r * k * d, pace = (idx)gridDim.x * blockDim.x;
+    for (idx t = (idx)blockIdx.x * blockDim.x + threadIdx.x; t < all; t += pace)
+        if (!restarts.done[t / d / k]) centers[t] = widen(X[restarts.means[t / d] * d + t % d]);
 }

@@ -1,5 +1,5 @@
-// Doubles by their bits: widening, limbs and keys in 32-bit integers, as many devices have few units for float64 and for
-// conversions. The results are those of `widen`, `next_limb` and `float_bits`, bit by bit.
+// Doubles by their bits: differences, limbs and keys with few operations in float64 or in integers, whichever a device
+// has more units for, and no conversions. The results are those of `widen`, `next_limb` and `float_bits`, bit by bit.
 #pragma once
 #include "common.cuh"
 
@@ -7,19 +7,12 @@ __device__ __forceinline__ double from_words(unsigned high, unsigned low) {
     return __longlong_as_double((idx)((word)high << 32 | low));
 }
 
-// Denormal floats are not widened by `widened`; those who call it ask first.
-__device__ __forceinline__ bool is_denormal(double) { return false; }
-__device__ __forceinline__ bool is_denormal(float v) {
-    const unsigned bits = __float_as_uint(v);
-    return bits + bits - 1u < 0x00FFFFFFu;  // zero becomes the largest
-}
-
-// A float that is zero or normal: its exponent has another bias, 1023 for 127.
-__device__ __forceinline__ double widened(double v) { return v; }
-__device__ __forceinline__ double widened(float v) {
-    const unsigned bits = __float_as_uint(v);
-    const unsigned high = ((unsigned)((int)bits >> 3) & 0x8FFFFFFFu) + 0x38000000u;
-    return from_words(bits & 0x7F800000u ? high : bits & 0x80000000u, bits << 29);
+// x − c, rounded once. The bits of a float, moved to where a double has them, are x·2^-896, denormal or not: its
+// exponent has another bias, 127 for 1023. The product that brings it back is exact.
+__device__ __forceinline__ double difference(double x, double c) { return __dsub_rn(x, c); }
+__device__ __forceinline__ double difference(float x, double c) {
+    const unsigned bits = __float_as_uint(x);
+    return __fma_rn(from_words((unsigned)((int)bits >> 3) & 0x8FFFFFFFu, bits << 29), 0x1p896, -c);
 }
 
 // A power of two as a factor, and what it adds to exponents.
@@ -27,15 +20,45 @@ struct Power {
     double factor;
     int exponent;
 };
-__device__ __forceinline__ Power power_of(double factor) { return Power{factor, (__double2hiint(factor) >> 20) - 1023}; }
+__device__ __forceinline__ Power power_of(double factor) {
+    return Power{factor, (__double2hiint(factor) >> 20) - 1023};
+}
 
-// Adds the three limbs of v·2^scale, from 0 to 2^LIMB.
+// GeForce and its kin have two units for float64 in a multiprocessor, where others have 32 or 64.
+#define DOUBLES_ARE_SLOW (__CUDA_ARCH__ > 700 && __CUDA_ARCH__ != 800 && __CUDA_ARCH__ != 900 && __CUDA_ARCH__ != 1000)
+#define ROUNDER 6755399441055744.0  // 1.5 · 2^52: added to a double, it leaves an integer, in the low word of the sum
+
+// A sum of limbs as it is kept: all are exact. In a double up to 2^53, which is 2^25 points.
+__device__ __forceinline__ void tally(double& sum, double shifted) {
+    sum = __dadd_rn(sum, __dsub_rn(shifted, ROUNDER));
+}
+__device__ __forceinline__ void tally(int& sum, double shifted) { sum += __double2loint(shifted); }
+__device__ __forceinline__ void tally(idx& sum, double shifted) { sum += __double2loint(shifted); }
+__device__ __forceinline__ idx whole(double sum) { return __double2ll_rn(sum); }
+__device__ __forceinline__ idx whole(idx sum) { return sum; }
+__device__ __forceinline__ idx whole(int sum) { return sum; }
+
+// Adds the three limbs of v·2^scale, from 0 to 2^LIMB, in float64. Scaling is by powers of two, so that fused
+// operations round once where others round once.
+template <class Sum>
+__device__ __forceinline__ void add_limbs_double(Sum (&sums)[3], double v, const Power& scale) {
+    double factor = scale.factor;
+#pragma unroll
+    for (int limb = 0; limb < 3; ++limb) {
+        const double shifted = __fma_rn(v, factor, ROUNDER);
+        tally(sums[limb], shifted);
+        v = __fma_rn(v, factor, __dsub_rn(ROUNDER, shifted));
+        factor = (double)(1 << LIMB);
+    }
+}
+
+// The same in integers.
 //
 // T = v·2^(scale + 2·LIMB) is nearly always an integer, of at most 84 bits. Q = T / 2^LIMB, rounded to even, has the
 // first two limbs, and the third is what it leaves of T. The first is Q / 2^LIMB, rounded; where that is halfway Q does
 // not tell how v rounds. That, tiny values and the largest go by `next_limb`.
 template <class Sum>
-__device__ __forceinline__ void add_limbs(Sum (&sums)[3], double v, const Power& scale) {
+__device__ __forceinline__ void add_limbs_integer(Sum (&sums)[3], double v, const Power& scale) {
     const unsigned high = (unsigned)__double2hiint(v), low = (unsigned)__double2loint(v);
     const unsigned mantissa = (high & 0x000FFFFFu) | 0x00100000u;
     const unsigned shift = (high >> 20) + (unsigned)(scale.exponent + 2 * LIMB - 1075);  // T = mantissa << shift
@@ -56,6 +79,15 @@ __device__ __forceinline__ void add_limbs(Sum (&sums)[3], double v, const Power&
 #pragma unroll
         for (int limb = 0; limb < 3; ++limb) sums[limb] += (Sum)next_limb(rest);
     }
+}
+
+template <class Sum>
+__device__ __forceinline__ void add_limbs(Sum (&sums)[3], double v, const Power& scale) {
+#if DOUBLES_ARE_SLOW
+    add_limbs_integer(sums, v, scale);
+#else
+    add_limbs_double(sums, v, scale);
+#endif
 }
 
 // The high word of v·2^scale where its exponent has the bias of float32; above the value's where that is below 2^-1022.

@@ -1,8 +1,7 @@
 // What a warp does for one point of a list: decide it canonically, or change the totals by it.
 #pragma once
+#include "rows.cuh"
 #include "structs.cuh"
-
-#define ALL_LANES 0xFFFFFFFFu
 
 // The canonical nearest of K centres, the lowest number on ties; a lane takes every 32nd centre. All lanes call it.
 __device__ int nearest_by_warp(const real* x, const double* centers, int k, int d) {

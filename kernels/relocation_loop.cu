@@ -221,11 +221,12 @@ extern "C" __global__ void relocation_move(Relocations state, Swaps swaps, Grid 
 // The numbers of one restart, in registers: loaded together, so that no load waits for another.
 struct Standing {
     double cost, best, elite, aim;
+    idx left;
     int stale, since_elite, news, number, age, done;
 };
 __device__ __forceinline__ Standing standing_of(const Relocations& state, idx s) {
-    return Standing{state.cost[s], state.best_cost[s], state.elite[s], state.aim[s], state.stale[s],
-                    state.since_elite[s], state.news[s], state.number[s], state.age[s], 0};
+    return Standing{state.cost[s], state.best_cost[s], state.elite[s], state.aim[s], state.left[s],
+                    state.stale[s], state.since_elite[s], state.news[s], state.number[s], state.age[s], 0};
 }
 
 // What is to be done with the centroids of a restart behind a step.
@@ -249,16 +250,17 @@ __device__ __forceinline__ Verdict judge(Standing& now, const RelocationRules& r
     if (found.better) now.best = J;
     if (found.nearer) now.elite = J;
     now.news |= found.better + 2 * found.nearer;
-    const bool falls = J < __dmul_rn(last, 1.0 - NOISE) &&
+    const bool falls = now.since_elite >= rules.calm && J < __dmul_rn(last, 1.0 - NOISE) &&
                        __dmul_rn(__dsub_rn(last, J), rules.reach) > __dsub_rn(J, now.aim);
     found.over = now.age < 0 || now.number >= rules.steps + rules.more_steps || !falls;
     if (!found.over) return found;
     now.stale = now.age < 0 || now.news & 1 ? 0 : now.stale + 1;
     now.since_elite = now.age < 0 || now.news & 2 ? 0 : now.since_elite + 1;
+    now.left -= now.age < 0 ? 0 : now.number + 1;
     now.number = 0;
     ++now.age;
     now.done = now.best <= rules.target ? STOP_TARGET : now.stale >= rules.patience ? STOP_PATIENCE
-               : now.age == rules.max_iter ? STOP_MAX_ITER : 0;
+               : now.left <= 0 ? STOP_EFFORT : now.age == rules.max_iter ? STOP_MAX_ITER : 0;
     if (!now.done && now.since_elite >= rules.give_up) {
         found.nearer = 1;
         now.elite = J;
@@ -278,14 +280,15 @@ __device__ __forceinline__ void record(const Relocations& state, const Relocatio
     state.number[s] = now.number;
     state.idle[s] = over;
     if (!over) return;
-    const idx column = s * (rules.max_iter + 1ll) + now.age;
+    const idx column = s * rules.window + now.age % rules.window;
     state.stale[s] = now.stale;
     state.since_elite[s] = now.since_elite;
     state.age[s] = now.age;
     state.done[s] = now.done;
+    state.left[s] = now.left;
     state.current[column] = now.cost;
     state.best[column] = now.best;
-    if (now.age > 0) state.moves[s * rules.max_iter + now.age - 1] = state.changed[s];
+    state.moves[column] = state.changed[s];
 }
 
 // state   in/out  what `reassign` has changed is known; the centres go to the centroids, or back to the elite

@@ -113,12 +113,13 @@ __device__ bool advance(const Restarts& me, const Limits& limits, double J, cons
     for (int a = threadIdx.x; a < k; a += blockDim.x) {
         idx* row = me.rows + (idx)a * limits.capacity;
         int size = cut[a] >= 0 ? (int)cut[a] : me.length[a];
+        const idx left = me.means[a], come = next[a];
         bool known = false;
-        for (int l = 0; l < size && !known; ++l)  // trips: capacity / 2
-            known = row[l] == me.means[a];
-        if (!known) row[size++] = me.means[a];
+#pragma unroll 8
+        for (int l = 0; l < size; ++l) known |= row[l] == left;  // trips: ceil(capacity / 16); no load waits
+        if (!known) row[size++] = left;
         me.length[a] = size;
-        me.means[a] = next[a];
+        me.means[a] = come;
     }
     __syncthreads();
     return true;

@@ -12,6 +12,24 @@ struct Chunk {
     idx pitch;  // rows of the data set: an (R, N) array has R · pitch elements
 };
 
+// A power p: `whole` factors x, √x if half, √√x if quarter; if whole is negative, by series (powers.Exponent). The three
+// of a fuzzifier m are 1/(m - 1), m and m - 1.
+struct Fuzzifier {
+    const double* series;  // coefficients: powers.LOG_SERIES, then powers.EXP_SERIES
+    double ratio;
+    double share;
+    double total;
+    int ratio_whole;
+    int ratio_half;
+    int ratio_quarter;
+    int share_whole;
+    int share_half;
+    int share_quarter;
+    int total_whole;
+    int total_half;
+    int total_quarter;
+};
+
 // Sizes of the problem. The totals have C columns, see columns_of.
 struct Shape {
     int r;  // restarts
@@ -42,11 +60,16 @@ struct FastCenters {
     real* doubt;    // (R, 3) what two fast distances may err by: [0] + [1]·‖x‖ + [2]·‖x‖²
 };
 
-// Centres as halves, for products on tensor cores (half_centers.cu).
+// Centres as halves, for products on tensor cores, in the order that halves.cuh says.
 struct HalfCenters {
-    unsigned* words;  // (R, W) -2 c relative to the offset, times unit, in the order of assign_tensor's stages
+    unsigned* words;  // (R, W) -2 c relative to the offset, times unit
     float* norms;     // (R, P) squared norms of c, P >= K; infinite beyond K
     double unit;      // power of two that brings norms of centres to at most 2^14
+    int padded;       // P
+    int tile;         // centres of a stage,
+    int stage_steps;  // and steps of 16 coordinates
+    int stages;       // of a centre
+    int parts;        // halves that a coordinate is made of
 };
 
 // What two scores on tensor cores may err by, with R the largest norm of a centre:
@@ -173,9 +196,10 @@ struct Relocations {
     int* idle;              // (R) flag: no step but the first of an iteration is made now
     int* done;              // (R) why it has ended (STOP_…), or 0
     int* age;               // (R) iterations so far, -1 before the start is judged
-    double* current;        // (R, T + 1)
-    double* best;           // (R, T + 1)
-    idx* moves;             // (R, T)
+    idx* left;              // (R) passes that may still be made
+    double* current;        // (R, window) J after each iteration, as a ring
+    double* best;           // (R, window) J_b
+    idx* moves;             // (R, window) points that changed cluster
 };
 
 // What a relocation search draws and compares in an iteration, of R restarts with T candidates each.
@@ -205,6 +229,8 @@ struct RelocationRules {
     int go_back;
     int steps;
     int more_steps;
+    int calm;
+    int window;   // of the trace
     int coarsest;
     int finest;
 };
@@ -218,4 +244,7 @@ struct TrialBatch {
     idx first;   // row 0 of the device has the words of this row,
     idx quads;   // and a trial has so many blocks of words
     int trials;  // T
+    const double* centers;  // (R, K, d) by the distance from which labels are drawn, or null
+    const int* cuts;        // (R, T, 3) clusters that are joined and split, or null: nothing is drawn then
+    const double* pairs;    // (R, T, 2, d) the points by which they are split
 };

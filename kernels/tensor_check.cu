@@ -24,7 +24,7 @@ extern "C" __global__ void tensor_check(int* wrong) {
         for (int w = 0; w < 2; ++w)
             b[w] = halves_of(entry(column_of_b(lane), depth_of_b(lane, w), 2), entry(column_of_b(lane), depth_of_b(lane, w) + 1, 2));
         float once[4], twice[4];
-        multiply(once, a, b[0], b[1], 3 * unit, -7 * unit);
+        multiply(once, a, b[0], b[1], make_float4(3 * unit, -7 * unit, 3 * unit, -7 * unit));
 #pragma unroll
         for (int i = 0; i < 4; ++i) twice[i] = once[i];
         multiply_add(twice, a, b[0], b[1]);

@@ -64,18 +64,21 @@ plt.show()
 # %% [markdown]
 # ## Is it worth it?
 #
-# K-Means and tabu search, many times, from the same random starts. Every run is a dot.
+# Three clusters are easy: most runs of K-Means find the best of them. Ten are not. Here are K-Means and tabu search,
+# many times, from the same starts by K-Means++. Every run is a dot.
 
 # %%
-plain = KMeans(3, init="random", n_init=RUNS, random_state=0).fit(X)
-tabu = QuantizedTabuKMeans(3, n_init=RUNS, random_state=0).fit(X)
-ax = plotting.boxes({"K-Means": plain.inertias_, "tabu search": tabu.inertias_}, best_known=78.85144142614601)
+plain = KMeans(10, n_init=RUNS, random_state=0).fit(X)
+tabu = TabuKMeans(10, n_init=RUNS, random_state=0).fit(X)
+ax = plotting.boxes({"K-Means": plain.inertias_, "tabu search": tabu.inertias_}, best_known=tabu.inertia_)
 ax.set_xlabel(f"{RUNS} runs each, from the same starts")
 plt.show()
+lower = (tabu.inertias_ < plain.inertias_).mean()
+print(f"Tabu search ended lower than K-Means from the same start in {lower:.0%} of the runs.")
 
 # %% [markdown]
-# K-Means ends too high in some of its runs. The tabu search does not. With many restarts both find the best
-# clustering; with one restart only the search can be relied on.
+# Each run of K-Means ends in another local minimum. The tabu search goes on from there, and nearly all of its runs
+# end beside the best.
 #
 # ## Use
 #

@@ -55,7 +55,7 @@ plt.show()
 found = quantized.search(X, 5, init="random", restarts=[UNLUCKY], max_iter=120, patience=30)
 print(f"K-Means {stuck.inertia:.1f}, tabu search {found.inertia:.1f}, best known {best.inertia:.1f}")
 film = plotting.animation(X, found, frames=FRAMES)
-HTML(film.to_jshtml(default_mode="once"))
+HTML(plotting.player(film))
 
 # %% [markdown]
 # The same without moving pictures. The rise before the fall is what K-Means cannot do.
@@ -109,7 +109,7 @@ print("J fell in iterations", improved.tolist())
 
 # %%
 film = plotting.animation(X, flown, centers=centers, frames=FRAMES)
-HTML(film.to_jshtml(default_mode="once"))
+HTML(plotting.player(film))
 
 # %% [markdown]
 # `plotting.write(film, "search.gif")` keeps a film as a file; `.html` works as well.

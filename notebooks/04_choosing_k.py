@@ -21,10 +21,10 @@ REFERENCES = 2 if TINY else 10  # sets without clusters that the gap statistic c
 # %% [markdown]
 # ## A clear case
 #
-# Seven blobs that a person would count as seven.
+# Five blobs that a person would count as five.
 
 # %%
-places = [(-8, -6), (-7, 5), (0, 0), (2, 8), (6, -7), (9, 1), (-1, -9)]
+places = [(-7, -2), (-3, 7), (-2, -8), (9, 2), (-8, -8)]
 X, _ = make_blobs(N, centers=places, cluster_std=1.0, random_state=0)
 criteria = ["bic", "aic", "silhouette", "calinski_harabasz", "davies_bouldin", "gap"]
 found = select_k(X, KS, criteria, references=REFERENCES)
@@ -38,13 +38,13 @@ plt.show()
 
 # %% [markdown]
 # Every curve goes from its worst value to its best, which is on top. A large dot is what a criterion recommends.
-# Where the dots are in line, the criteria agree. Five of them do.
+# Where the dots are in line, the criteria agree. Here all six do.
 #
 # ## J alone
 #
-# The elbow of J is there if one knows where to look. BIC finds it without looking. The gap statistic is highest at
-# seven as well. But its rule takes the first K whose gap the next one does not surpass by more than an error, and
-# that stops at a small bump on the way up. Draw the curve before you believe the number.
+# The elbow of J is there if one knows where to look. BIC finds it without looking. So does the gap statistic, by
+# another rule: it takes the first K whose gap the next one does not surpass by more than an error. A small bump on the
+# way up would stop it too early, so draw the curve before you believe the number.
 
 # %%
 figure, axes = plt.subplots(1, 3, figsize=(14, 4.2), layout="constrained")

@@ -207,6 +207,95 @@ class LabelSearch:
         return others[low * len(others) // 2**32]
 
 
+class ImprovedLabelSearch:
+    """TSC with modes and improved trials, one restart, in float64, from given labels; for data without ties."""
+
+    def __init__(self, X, weights, k: int, labels, *, modes, improve, n_trials, tenure, keep, seed, restart) -> None:
+        self.X, self.w, self.k, self.modes, self.improve = X, weights, k, modes, improve
+        self.n_trials, self.tenure, self.keep, self.seed, self.restart = n_trials, tenure, keep, seed, restart
+        self.mean = np.average(X, axis=0, weights=weights)
+        self.labels = self.improved(np.array(labels))
+        self.best = self.cost = self.J(self.labels)
+        self.best_labels = self.labels
+        self.tabu: list[list[int]] = []
+
+    def centers(self, labels) -> np.ndarray:
+        found = np.tile(self.mean, (self.k, 1))
+        for c in range(self.k):
+            if self.w[labels == c].sum() > 0:
+                found[c] = np.average(self.X[labels == c], axis=0, weights=self.w[labels == c])
+        return found
+
+    def squares(self, centers) -> np.ndarray:
+        return ((self.X[:, None] - centers) ** 2).sum(axis=2)
+
+    def J(self, labels) -> float:
+        return float((self.w * self.squares(self.centers(labels))[np.arange(len(labels)), labels]).sum())
+
+    def improved(self, labels) -> np.ndarray:
+        if self.improve is None:
+            return labels
+        labels = self.squares(self.centers(labels)).argmin(axis=1)
+        if self.improve == "kmeans":
+            return labels
+        squares, mass = self.squares(self.centers(labels)), np.bincount(labels, self.w, self.k)
+        count, new = np.bincount(labels[self.w > 0], minlength=self.k), labels.copy()
+        for i, (a, w) in enumerate(zip(labels, self.w, strict=True)):
+            if w > 0 and count[a] >= 2:
+                costs = squares[i] * mass / (mass + w)
+                costs[a] = squares[i, a] * mass[a] / (mass[a] - w)
+                new[i] = costs.argmin()
+        return new
+
+    def words(self, step: int, purpose: int, count: int) -> list[int]:
+        key, counter = np.array([self.seed, self.restart], np.uint64), np.array([0, 0, step, purpose], np.uint64)
+        return [int(word) for word in np.random.Philox(key=key, counter=counter).random_raw(count)]
+
+    def trials(self, step: int) -> list[np.ndarray]:
+        mode, drawn = self.modes[(step - 1) % len(self.modes)], []
+        centers, choices = self.centers(self.labels), self.words(step, 4, 2 * self.n_trials)
+        for t, words in enumerate(trial_words(self.seed, self.restart, step, self.n_trials, len(self.X))):
+            new = self.labels.copy()
+            if mode == "divide":
+                gone = choices[t] * self.k >> 64
+                apart = ((centers - centers[gone]) ** 2).sum(axis=1)
+                into = min(set(range(self.k)) - {gone}, key=lambda c: (apart[c], c))
+                thirds = [c for c in range(self.k) if c not in (gone, into)] or [into]
+                cut = thirds[choices[self.n_trials + t] * len(thirds) >> 64]
+                new[self.labels == gone] = into
+                members = [i for i in range(len(self.X)) if self.labels[i] == cut and self.w[i] > 0]
+                if members:
+                    keys = [words[i] >> 35 << 35 | i for i in members]
+                    ends = self.X[[members[keys.index(end)] for end in (min(keys), max(keys))]]
+                    near, far = ((self.X - end) ** 2 for end in ends)
+                    new[(self.labels == cut) & (far.sum(axis=1) < near.sum(axis=1))] = gone
+            else:
+                for i, word in enumerate(words):
+                    high, low = divmod(word, 2**32)
+                    if high < ceil(Fraction(self.keep) * 2**32):
+                        continue
+                    others = [c for c in range(self.k) if c != new[i]]
+                    if mode == "threshold":
+                        new[i] = others[low * len(others) // 2**32]
+                        continue
+                    reach = np.sqrt(((self.X[i] - centers) ** 2).sum(axis=1))
+                    running = (1.5 * reach.max() - reach + 0.5).cumsum()
+                    new[i] = (running > running[-1] * (low / 2**32)).argmax()
+            drawn.append(self.improved(new))
+        return drawn
+
+    def iterate(self, step: int) -> None:
+        options = [(self.J(new), t, new) for t, new in enumerate(self.trials(step))]
+        allowed = [each for each in options if each[2].tolist() not in self.tabu or each[0] < self.best * (1 - 1e-12)]
+        if not allowed:
+            return
+        least = min(cost for cost, *_ in allowed)
+        self.cost, _, self.labels = next(each for each in allowed if each[0] <= least * (1 + 1e-11))
+        self.tabu = [*self.tabu, self.labels.tolist()][-self.tenure :]
+        if self.cost < self.best * (1 - 1e-12):
+            self.best, self.best_labels = self.cost, self.labels
+
+
 class Relocation:
     """Relocation of centres, one restart, in float64: every distance, sum and swap is computed from nothing each time.
 
@@ -283,7 +372,7 @@ class Relocation:
         return False
 
     def iterate(self) -> None:
-        before, changed = self.home, 0
+        before, changed, calm = self.home, 0, self.away >= 30
         self.relocate()
         for step in range(3):
             last = self.cost
@@ -291,7 +380,7 @@ class Relocation:
             changed += self.changed
         better = self.note()
         for _ in range(30):
-            if not (self.cost < last * (1 - 2.0**-40) and (last - self.cost) * 10 > self.cost - before):
+            if not (calm and self.cost < last * (1 - 2.0**-40) and (last - self.cost) * 10 > self.cost - before):
                 break
             last = self.cost
             self.settle()

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from gputabu import lloyd, quantized, reassignment, relocation
+from gputabu import evolution, fuzzy, gmeans, lloyd, quantized, reassignment, relocation
 from gputabu.algorithms.checkpoint import Stage
 from gputabu.backend.loops import LloydRun, Loops, QuantizedRun
 from gputabu.backend.numpy.backend import NumpyBackend
@@ -88,14 +88,41 @@ BITS = {
     "quantized, globally all tabu": "eadfaa56d97a3f15",
     "quantized, to a target": "1de86e5aa76d184b",
     "quantized, moves": "ea077a36c64beea6",
-    "relocation": "a582199ddc3c505c",
-    "relocation, weights": "8b7d1b31b1b2c340",
-    "relocation, forgetful": "469a4cfd6483b06a",
-    "relocation, to a target": "4aaf43388f62bb70",
-    "relocation, long tenure": "bee94932ba64fc35",
-    "relocation, one candidate": "98b36bd0ea16a2bd",
+    "relocation": "b9c3640481c960e2",
+    "relocation, weights": "783e57284bf89945",
+    "relocation, forgetful": "45609b42b5886e7b",
+    "relocation, to a target": "da87f9ca411aec4f",
+    "relocation, long tenure": "7b02bd808ce5c2c7",
+    "relocation, one candidate": "436c6ed918733776",
     "reassignment": "e24096f298583f96",
     "reassignment, refined": "d05113cb74a59343",
+}
+
+
+#: The searches that the paper cites; the first argument behind X is K, where they have one.
+GROUPS = np.where(RNG.random(90) < 0.3, RNG.integers(0, 6, size=90), -1)
+ALL_MODES = ("threshold", "mutation", "divide")
+FAMILY = {
+    "improved": (reassignment.search, (5,), {"improve": "kmeans", "modes": ALL_MODES, "max_iter": 7, "n_trials": 4}),
+    "swept": (reassignment.search, (4,), {"improve": "hartigan", "weights": WEIGHTS, "max_iter": 4, "n_trials": 4}),
+    "packed": (reassignment.search, (4,), {"packing": True, "max_iter": 4, "n_trials": 4, "weights": WEIGHTS}),
+    "linked": (relocation.search, (4,), {"groups": GROUPS, "max_iter": 9, "weights": WEIGHTS}),
+    "fuzzy": (fuzzy.run, (5,), {"restarts": 2, "max_iter": 9, "weights": WEIGHTS}),
+    "fuzzy by series": (fuzzy.run, (4,), {"m": 1.7, "max_iter": 6}),
+    "tabu fuzzy": (fuzzy.search, (4,), {"m": 1.25, "max_iter": 3, "n_trials": 4, "refine_iter": 5}),
+    "Gaussian": (gmeans.search, (), {"min_size": 8, "alpha": 0.05}),
+    "evolution": (evolution.search, (), {"k_max": 6, "population": 4, "max_iter": 4, "weights": WEIGHTS}),
+}
+FAMILY_BITS = {
+    "improved": "d587fa86155877c2",
+    "swept": "bf1157d283c0685f",
+    "packed": "cf5e709e4d2bad96",
+    "linked": "5fe71972080c7b06",
+    "fuzzy": "a11e013863e53154",
+    "fuzzy by series": "e739ea4268dd1f5b",
+    "tabu fuzzy": "78ab4b62eecc0bbf",
+    "Gaussian": "e7ddd4125a534967",
+    "evolution": "7161393537258d12",
 }
 
 
@@ -120,7 +147,15 @@ def test_the_bits_are_those_of_before(case, pieces, backend):
     assert digest(search(X, k, backend=backend, **options)) == BITS[case]
 
 
-@pytest.mark.parametrize(("dtype", "expected"), [(np.float32, "5477bc2542f469ee"), (np.float64, "9afcbeb32b829daf")])
+@pytest.mark.parametrize("case", FAMILY)
+@pytest.mark.one_device
+def test_the_bits_of_the_family(case, backend):
+    search, k, options = FAMILY[case]
+    backend = backend.tuned(piece_elements=200, threads=3)
+    assert digest(search(X, *k, backend=backend, **options)) == FAMILY_BITS[case]
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(np.float32, "38f1c1e56320e437"), (np.float64, "2d2a44f3c7e09ad4")])
 def test_the_bits_of_either_precision(dtype, expected, backend):
     found = relocation.search((X + 300).astype(dtype), 7, restarts=2, max_iter=20, backend=backend)
     assert digest(found) == expected

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
+import typer
+from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 import gputabu
@@ -85,14 +90,61 @@ def test_what_is_copied_exists_and_is_not_ignored():
 
 def test_bases_and_extras_can_be_chosen():
     bases = {rest.split()[0] for word, rest in instructions() if word == "FROM"}
-    assert bases == {"${BASE_IMAGE}", "runtime"}
-    assert re.fullmatch(r"python:3\.\d+-slim", argument("BASE_IMAGE"))  # a name and a version; no registry, not latest
+    assert bases == {"${BASE_IMAGE}", "build", "plain"}
+    assert re.fullmatch(r"python:3\.\d+\.\d+-slim-\w+", argument("BASE_IMAGE"))  # a whole version, and no registry
     assert argument("VERSION") == gputabu.__version__
     chosen = [argument("EXTRAS")] + [
         service["build"]["args"]["EXTRAS"] for service in COMPOSE["services"].values() if "args" in service["build"]
     ]
     for extras in chosen:
         assert set(extras.split(",")) <= set(PROJECT["optional-dependencies"])
+
+
+def test_versions_are_pinned_and_places_are_not():
+    """Every package that an image may ask for by name has a version that the project allows, and nothing else."""
+    lines = (ROOT / "docker" / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    assert lines[0].startswith("#") and lines[1:] == sorted(lines[1:])
+    pinned = {}
+    for line in lines[1:]:
+        name, version = re.fullmatch(r"([a-z0-9-]+)==([\w.!+]+)", line).groups()
+        pinned[name] = version
+    extras = PROJECT["optional-dependencies"]
+    names = ("cuda12", "cuda13", "cpu", "plot", "data", "notebook", "arrow", "dask", "zarr")
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+    wanted = [*build, *PROJECT["dependencies"], *(each for name in names for each in extras[name])]
+    for requirement in map(Requirement, wanted):
+        if requirement.name != "gputabu":
+            assert requirement.specifier.contains(pinned[requirement.name]), requirement
+    pin = runpy.run_path(str(ROOT / "docker" / "pin.py"), run_name="pin")
+    assert all(set(each.split(",")) <= set(extras) for each in pin["EXTRAS"])
+    settings = " ".join(rest for word, rest in stages()["build"] if word == "ENV")
+    assert "PIP_CONSTRAINT=" in settings and "PIP_BUILD_CONSTRAINT=" in settings
+
+
+def test_nothing_can_be_installed_in_the_images():
+    for stage in ("runtime", "notebook"):
+        commands = [rest for word, rest in stages()[stage] if word == "RUN"]
+        assert any("strip.py --delete" in each for each in commands)
+        assert not any(re.search(r"\b(pip|apt-get|conda)\b", each) for each in commands)
+    assert all("--without-pip" in rest for word, rest in stages()["build"] if word == "RUN" and "venv" in rest)
+    done = subprocess.run([sys.executable, ROOT / "docker" / "strip.py"], capture_output=True, text=True)
+    assert done.returncode == 1 and "--delete" in done.stderr  # it does nothing by mistake
+
+
+def test_what_the_page_says():
+    page = (ROOT / "docker" / "README.md").read_text(encoding="utf-8")
+    drivers = {int(cuda): int(least) for cuda, least in re.findall(r"^\| `cuda(\d+)` \| (\d+) \|", page, re.MULTILINE)}
+    assert drivers == {12: 525, 13: 580}
+    source = (ROOT / "gputabu" / "backend" / "cuda" / "__init__.py").read_text(encoding="utf-8")
+    assert f"LEAST_DRIVERS = {drivers}" in source
+    (job,) = (yaml.safe_load(block) for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL))
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    group = typer.main.get_command(cli.app)
+    context = group.make_context("gputabu", container["args"][:1], resilient_parsing=True)
+    group.get_command(context, "fit").make_context("fit", container["args"][1:], parent=context)  # its options exist
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    mounted = {volume["name"] for volume in job["spec"]["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in container["volumeMounts"]} == mounted
 
 
 def test_compose_reserves_a_gpu():

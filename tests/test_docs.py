@@ -30,7 +30,9 @@ PAGES = sorted(
 #: Commands that take long; their options are checked, and no more.
 COSTLY = ("reproduce", "doctor", "bench", "accept")
 #: Public names that the package does not list in `__all__`.
-FUNCTIONS = ["quantized.search", "relocation.search", "reassignment.search", "lloyd.run", "datasets.load"]
+FUNCTIONS = [
+    "quantized.search", "relocation.search", "reassignment.search", "lloyd.run", "evolution.search", "datasets.load",
+]  # fmt: skip
 
 
 def tokens(page):

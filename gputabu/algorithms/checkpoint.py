@@ -25,7 +25,7 @@ from gputabu.core.archive import DAMAGE, Reader, Refused, Writer
 from gputabu.core.atomic_files import reason
 
 #: Version of the format, and of the searches: one that goes another way cannot continue what an earlier one left.
-VERSION = 1
+VERSION = 2
 #: The entry of the archive that says what the others are.
 HEAD = "checkpoint.json"
 #: The attributes of a checkpoint that are in its file.

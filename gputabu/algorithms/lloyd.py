@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from gputabu.algorithms import hartigan
+from gputabu.algorithms import bounded, hartigan
 from gputabu.algorithms.checkpoint import Stage
+from gputabu.algorithms.groups import Groups
 from gputabu.algorithms.monitor import Callback, Monitor
 from gputabu.algorithms.parameters import documented
 from gputabu.algorithms.restarts import (
@@ -59,6 +60,10 @@ def run(
     tol: float = 0.0,
     trials: int | None = None,
     refine: str | None = None,
+    min_size: float | None = None,
+    max_size: float | None = None,
+    size: str = "count",
+    groups: object = None,
     seed: int = 0,
     backend: BackendChoice = "auto",
     device: Devices = None,
@@ -83,6 +88,8 @@ def run(
     refine : {None, "hartigan"}
         "hartigan" goes on where K-Means ended: points move to another cluster, one at a time, until no such move
         lowers J. The trace is that of K-Means.
+    %(bounds)s
+    %(groups)s
     %(execution)s
     %(watching)s
 
@@ -109,8 +116,10 @@ def run(
     points = as_points(X, weights)
     checked = LloydSearch.checked(
         points.shape, n_clusters, init=init, max_iter=max_iter, tol=tol, trials=trials, refine=refine, seed=seed
+    ).within(min_size, max_size, size)
+    return run_restarts(
+        points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out, groups=groups
     )
-    return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
 
 @dataclass(frozen=True)
@@ -125,6 +134,7 @@ class LloydSearch(Search):
     refine: str | None
     name = "lloyd"
     patience = None
+    ungrouped = None
 
     @classmethod
     def checked(
@@ -149,8 +159,19 @@ class LloydSearch(Search):
         start = {"n_clusters": self.k, "init": self.init.name, "max_iter": self.max_iter, "tol": self.tol}
         return {**start, "trials": self.init.trials, "refine": self.refine, "seed": self.seed}
 
+    def within(self, min_size: object, max_size: object, size: object) -> Search:
+        """This search, for clusters of bounded size if there are bounds."""
+        rule = bounded.Rule("search", self.max_iter, self.tol, self.refine == "hartigan")
+        return bounded.within(self, min_size, max_size, size, rule)
+
+    def on_groups(self, backend: BackendBase, groups: Groups, constant: float) -> Search:
+        return replace(self, init=self.init.on_groups(backend))
+
+    def starts(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> list[np.ndarray]:
+        return [monitor.stage("seeds", lambda stage: self.init.centers(backend, batch, stage))]
+
     def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
-        centers = monitor.stage("seeds", lambda stage: self.init.centers(backend, batch, stage))
+        (centers,) = self.starts(backend, batch, monitor)
 
         def search(stage: Stage) -> Descent:
             return descend(backend, centers, self.max_iter, self.tol, monitor, True, stage)
@@ -319,7 +340,7 @@ def finish(
 
     A search for labels hands in those it found, and keeps them.
     """
-    centers = found.centers.astype(backend.points.dtype)
+    centers = found.centers.astype(backend.points.result_dtype)
     wide = centers.astype(np.float64)
     labels = backend.label(wide) if labels is None else labels
     inertia = backend.objective(wide, labels)

@@ -21,12 +21,17 @@ import numpy as np
 from gputabu.algorithms.checkpoint import Checkpoint, Stage
 from gputabu.algorithms.progress import ProgressEstimate
 from gputabu.algorithms.progress_bar import INTERVAL, Bar, Lines, open_bar
+from gputabu.backend.compiled_code import listening
 from gputabu.core.interrupts import Interrupts
+from gputabu.core.log import log
 from gputabu.core.results import Stop
 from gputabu.core.validation import check_flag, check_real
 
 #: Of the time for a search, what may be taken with the refinement of what it has found.
 GRACE = 1.1
+#: Seconds of a search after which it is said how long the rest may take.
+EVIDENCE = 0.5
+COMPILING = "compiling for the first fit of this kind on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +44,14 @@ class Progress:
 
     Attributes
     ----------
-    phase : {"start", "search", "refine"}
+    phase : {"start", "sample", "search", "refine"}
         "search" is the algorithm itself. Iterations of K-Means before it are "start", those of K-Means or rounds of
-        single moves behind it are "refine".
+        single moves behind it are "refine". "sample" is the search of a sample of many points, with J of the sample.
     iteration : int
         Iterations of the phase, this one included. All restarts of a batch make them together; the next batch
         begins again with 1.
-    max_iter : int
-        How many the phase may have.
+    max_iter : int or None
+        How many the phase may have; None for as many as other limits allow.
     best : float
         The lowest J so far, of all restarts.
     active : (A,) int array
@@ -72,7 +77,7 @@ class Progress:
 
     phase: str
     iteration: int
-    max_iter: int
+    max_iter: int | None
     best: float
     active: np.ndarray
     current: np.ndarray
@@ -99,13 +104,20 @@ class Monitor:
         self.interrupts = Interrupts()
         self.n_clusters, self.best = 0, math.inf
         self.batch = np.zeros(0, np.uint64)  # numbers of the restarts that run
-        self.phase, self.max_iter = "search", 1
+        self.phase: str = "search"
+        self.max_iter: int | None = 1
+        self.pause = math.inf  # when a sample has had its share of the time
         self.estimate = ProgressEstimate(1, 1)
+        self.constant = 0.0  # what J has more than is reported
         self._stopped = False  # by the callback
+        self._cut = False  # a sample short, by time
         self._bar: Bar | Lines | None = None
         self._shown = -math.inf
+        self._searching = self.begun  # since when the search makes iterations; compiling does not count
+        self._compiling: float | None = None  # since when
+        self._said = False  # that code is compiled
         self._lock = threading.Lock()
-        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self.should_stop)
+        self.checkpoint = None if checkpoint is None else Checkpoint(checkpoint, self._keeps_no_more)
 
     @contextmanager
     def opened(self, n_clusters: int, ledger: ProgressEstimate) -> Iterator[Monitor]:
@@ -119,6 +131,7 @@ class Monitor:
                 self._bar = open_bar()
                 stack.enter_context(self._bar)
                 stack.callback(setattr, self, "_bar", None)
+            stack.enter_context(listening(self._compile))
             yield self
             if self._bar is not None:
                 self._bar.finish(self._text("search", 0), self.elapsed, complete=self.halted is None)
@@ -140,6 +153,11 @@ class Monitor:
         return self.halted or Stop.MAX_TIME
 
     @property
+    def seconds(self) -> float:
+        """What a search may take; infinite without a limit."""
+        return self.deadline - self.begun
+
+    @property
     def timed(self) -> bool:
         return self.deadline < math.inf
 
@@ -153,12 +171,28 @@ class Monitor:
         return self.halted is not None or (self.timed and time.perf_counter() >= self.latest)
 
     def should_stop(self) -> bool:
-        """Whether the search is to end: halted, or out of time."""
-        return self.halted is not None or (self.timed and time.perf_counter() >= self.deadline)
+        """Whether the search is to end: halted, or out of time, or of that for the sample that it is on."""
+        now = time.perf_counter() if self.timed else -math.inf
+        self._cut = self._cut or now >= self.pause
+        return self.halted is not None or now >= min(self.deadline, self.pause)
+
+    def _keeps_no_more(self) -> bool:
+        """Whether what follows is no part of the search without a time limit. It never becomes false again."""
+        return self.should_stop() or self._cut
 
     def report_due(self) -> bool:
         """Whether it is time to draw the bar again: never without one."""
         return self._bar is not None and time.perf_counter() - self._shown >= INTERVAL
+
+    @contextmanager
+    def on_sample(self, share: float) -> Iterator[None]:
+        """A context in which the search is on a sample, whose J is none of all points, for a share of the time left."""
+        best, self.best, now = self.best, math.inf, time.perf_counter()
+        self.pause = now + share * max(self.deadline - now, 0.0)
+        try:
+            yield
+        finally:
+            self.best, self.pause = best, math.inf
 
     # -- to be told ------------------------------------------------------------------------------
 
@@ -186,20 +220,39 @@ class Monitor:
         """Another K begins."""
         self.n_clusters, self.best = n_clusters, math.inf
 
-    def begin_phase(self, phase: str, max_iter: int) -> None:
+    def begin_phase(self, phase: str, max_iter: int | None) -> None:
         """Another phase begins. In "refine" no restart is searching any more."""
         if phase == "refine":
             self.estimate.ended[:] = True
         self.phase, self.max_iter = phase, max_iter
+        if phase == "search" and self.estimate.iterations == 0:
+            self._searching = time.perf_counter()
 
-    def report(self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
+    def _compile(self, begun: bool) -> None:
+        """The backend begins, or ends, to compile."""
+        now = time.perf_counter()
+        if not begun:
+            self._searching += now - (now if self._compiling is None else self._compiling)
+            self._compiling = None
+            return
+        self._compiling = now
+        if self._bar is not None and (not self._said or isinstance(self._bar, Bar)):
+            self._bar.say(COMPILING)
+        if not self._said:
+            log.info("%s: later ones begin at once", COMPILING)
+        self._said = True
+
+    def report(
+        self, iteration: int, active: np.ndarray, cost: np.ndarray, best: np.ndarray, ended: np.ndarray,
+        share: Any = 0.0,
+    ) -> None:  # fmt: skip
         """An iteration of the restarts `active` (A,), positions in the batch, is made.
 
-        J (A,), the best J (A,), and which of them end with it (A,) bool.
+        J (A,), the best J (A,), which of them end with it (A,) bool, and the share of their effort that is spent (A,).
         """
         if self.callback is None and self._bar is None:
             return
-        self._note(active, iteration, best, ended)
+        self._note(active, iteration, best, ended, share)
         if self.report_due():
             self._show(iteration)
         if self.callback is not None and not self._stopped:
@@ -208,23 +261,24 @@ class Monitor:
                 raise TypeError(f"callback returned {answer!r}, which must be True to stop, or False or None to go on.")
             self._stopped = bool(answer)
 
-    def report_restarts(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
-        """How far the restarts of the batch are: iterations made, best J, whether they have ended, (R,) each.
+    def report_restarts(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray, share: Any = 0.0) -> None:
+        """How far the restarts are: iterations made, best J, whether they have ended, share of effort, (R,) each.
 
         From any thread; J may be NaN where there is none yet.
         """
         with self._lock:
-            self._note(np.arange(len(self.batch)), made, best, ended)
+            self._note(np.arange(len(self.batch)), made, best, ended, share)
             self._show(int(made[~ended].max() if not ended.all() else made.max()))
 
-    def _note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray) -> None:
+    def _note(self, active: np.ndarray, made: Any, best: np.ndarray, ended: np.ndarray, share: Any = 0.0) -> None:
+        best = best + self.constant
         self.best = float(np.fmin(self.best, np.fmin.reduce(best, initial=math.inf)))
         if self.phase == "search":
-            self.estimate.note(active, made, best, ended)
+            self.estimate.note(active, made, best, ended, share)
 
     def _progress(self, iteration: int, active: np.ndarray, cost: np.ndarray) -> Progress:
         return Progress(
-            self.phase, iteration, self.max_iter, self.best, self.batch[active].astype(np.int64), cost.copy(),
+            self.phase, iteration, self.max_iter, self.best, self.batch[active].astype(np.int64), cost + self.constant,
             self.estimate.done, self.estimate.restarts, self.n_clusters, self.elapsed,
         )  # fmt: skip
 
@@ -232,15 +286,19 @@ class Monitor:
         if self._bar is None:
             return
         self._shown = time.perf_counter()
-        fraction, left = self.estimate.fraction, self.estimate.left(self.elapsed)
+        searched = self._shown - self._searching
+        left = self.estimate.left(searched) if searched >= EVIDENCE else math.inf
+        fraction, limit = self.estimate.fraction, self.estimate.limit
         if self.timed:
             remaining = max(0.0, self.deadline - time.perf_counter())
             fraction = max(fraction, self.elapsed / (self.elapsed + remaining))
-            left = min(left, remaining)
-        self._bar.show(fraction, self._text(self.phase, iteration), left if self.phase == "search" else math.inf)
+            left, limit = min((left, limit), (remaining, "max_time"))
+        left = left if self.phase == "search" else math.inf
+        self._bar.show(fraction, self._text(self.phase, iteration), left, limit)
 
     def _text(self, phase: str, iteration: int) -> str:
-        return self.estimate.text(phase, iteration or self.estimate.furthest, self.n_clusters, self.best)
+        best = math.inf if self.pause < math.inf or phase == "sample" else self.best
+        return self.estimate.text(phase, iteration or self.estimate.furthest, self.n_clusters, best)
 
 
 def check_callback(callback: object) -> Callback | None:

@@ -16,8 +16,20 @@ SHARED = {
         """,
     "max_time": """
         max_time : float, optional
-            Seconds after which the search stops with the best it has found. Only then may two runs differ. Refining
-            the best may take a tenth of it more.
+            Seconds after which the search stops with the best it has found; it uses them unless another limit is set.
+            Only then may two runs differ. Refining the best may take a tenth of it more.
+        """,
+    "bounds": """
+        min_size, max_size : int, optional
+            What a cluster must have at the least and may have at the most. See docs/bounded-sizes.md. Labels are then
+            not those of the nearest centres.
+        size : {"count", "weight"}
+            Whether sizes are numbers of points of positive weight, or sums of weights.
+        """,
+    "groups": """
+        groups : (N,) array of int, optional
+            Rows with the same number share a cluster ("must-link"); rows with a negative one are on their own. Labels
+            are then not all those of the nearest centres. There is a copy of X with a row for each group.
         """,
     "execution": """
         seed : int

@@ -6,6 +6,7 @@ import logging
 import math
 import sys
 import time
+import warnings
 from contextlib import ExitStack
 from typing import Any, Self
 
@@ -15,12 +16,17 @@ from gputabu.core.log import log
 INTERVAL = 0.1
 #: Seconds between two lines where there is no terminal.
 LINE_INTERVAL = 5.0
+DAY = 86_400
 
 
 def open_bar() -> Bar | Lines:
-    """What shows progress where stderr goes to."""
+    """What shows progress where stderr goes to. In a notebook without ipywidgets these are lines."""
+    from tqdm import TqdmWarning
     from tqdm.asyncio import tqdm_asyncio
-    from tqdm.auto import tqdm
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TqdmWarning)
+        from tqdm.auto import tqdm
 
     notebook = tqdm is not tqdm_asyncio
     return Bar(tqdm) if notebook or sys.stderr.isatty() else Lines()
@@ -46,8 +52,12 @@ class Bar:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def show(self, fraction: float, text: str, left: float) -> None:
-        self._draw(fraction, text if math.isinf(left) else f"{text}, {duration(left)} left")
+    def show(self, fraction: float, text: str, left: float, limit: str = "") -> None:
+        self._draw(fraction, text if math.isinf(left) else f"{text}, {duration(left)} {words(limit)}")
+
+    def say(self, text: str) -> None:
+        """Show a text until there is something else to show."""
+        self._draw(self._bar.n, text)
 
     def finish(self, text: str, elapsed: float, complete: bool) -> None:
         self._draw(1.0 if complete else self._bar.n, f"{text}, {duration(elapsed)}")
@@ -70,19 +80,30 @@ class Lines:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, fraction: float, text: str, left: float) -> None:
+    def show(self, fraction: float, text: str, left: float, limit: str = "") -> None:
         now = time.monotonic()
         if now - self._last >= LINE_INTERVAL:
-            self._last = now
-            sys.stderr.write(f"gputabu: {text}{'' if math.isinf(left) else f', {duration(left)} left'}\n")
-            sys.stderr.flush()
+            self.say(f"{text}{'' if math.isinf(left) else f', {duration(left)} {words(limit)}'}")
+
+    def say(self, text: str) -> None:
+        """Write a line at once."""
+        self._last = time.monotonic()
+        sys.stderr.write(f"gputabu: {text}\n")
+        sys.stderr.flush()
 
     def finish(self, text: str, elapsed: float, complete: bool) -> None:
         pass
 
 
+def words(limit: str) -> str:
+    """What time is left to."""
+    return f"to {limit}" if limit else "left"
+
+
 def duration(seconds: float) -> str:
-    """Seconds as 00:05 or 1:00:05."""
+    """Seconds as 00:05 or 1:00:05; nobody wants to know how many days exactly."""
+    if seconds >= DAY:
+        return "more than a day"
     from tqdm import tqdm
 
     return tqdm.format_interval(seconds)

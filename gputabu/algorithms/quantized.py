@@ -44,6 +44,8 @@ from gputabu.data.points import Shape
 
 #: Whether a tabu entry of cluster k forbids a point to that cluster only, or to all.
 SCOPES = ("cluster", "global")
+#: IT_max of the paper, and efforts that a search can make, in multiples of it.
+ITERATIONS, MOST = 400, 1e6
 #: How M_b is refined (section IV-E): K-Means from it, or the centroids of its clusters; our own: K-Means and more.
 REFINEMENTS = ("lloyd", "centroid", "hartigan")
 
@@ -106,7 +108,8 @@ def search(
     weights: object = None,
     init: object = "random",
     restarts: int | Sequence[int] = 1,
-    max_iter: int = 400,
+    effort: float | None = None,
+    max_iter: int | None = None,
     patience: int | None = None,
     max_time: float | None = None,
     target: float = 0.0,
@@ -129,11 +132,14 @@ def search(
     init : {"random", "k-means++"}, (K, d) centres or (K,) row numbers
         Centres that are not data points are moved to the nearest one.
     %(restarts)s
-    max_iter : int
-        IT_max, iterations of the tabu search.
+    effort : float, optional
+        Work of a restart, 1 by default: 400 times as many iterations, a quarter of them without improvement.
+    max_iter : int, optional
+        IT_max, iterations of the tabu search, where `effort` is not to decide.
     patience : int, optional
         r_max, iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
     %(max_time)s
+        Where it is the only limit, more restarts follow until then.
     target : float
         J at which a restart stops; 0 for none.
     refine : {"lloyd", "centroid", "hartigan"}
@@ -160,8 +166,8 @@ def search(
     monitor = Monitor(callback, progress, max_time, checkpoint)
     points = as_points(X, weights)
     checked = QuantizedSearch.checked(
-        points.shape, n_clusters, init=init, max_iter=max_iter, patience=patience, target=target, refine=refine,
-        scope=scope, n_neighbors=n_neighbors, seed=seed,
+        points.shape, n_clusters, init=init, effort=effort, max_iter=max_iter, patience=patience, target=target,
+        refine=refine, scope=scope, n_neighbors=n_neighbors, seed=seed,
     )  # fmt: skip
     return run_restarts(points, checked, restarts, monitor, backend=backend, device=device, labels_out=labels_out)
 
@@ -175,7 +181,9 @@ class QuantizedSearch(Search):
     init: Init
     plan: Plan
     refine: str
+    endless: bool = False
     name = "quantized"
+    ungrouped = "its means are points, and those of groups are none"
 
     @classmethod
     def checked(
@@ -184,7 +192,8 @@ class QuantizedSearch(Search):
         n_clusters: int,
         *,
         init: object,
-        max_iter: int,
+        effort: float | None,
+        max_iter: int | None,
         patience: int | None,
         target: float,
         refine: str,
@@ -193,9 +202,14 @@ class QuantizedSearch(Search):
         seed: int,
     ) -> QuantizedSearch:
         k = check_n_clusters(n_clusters, shape.n)
+        endless = isinstance(init, str) and effort is None and max_iter is None and patience is None
+        if max_iter is None:
+            max_iter = max(1, round(ITERATIONS * (1.0 if effort is None else check_real("effort", effort, 0, MOST))))
+        elif effort is not None:
+            raise ValueError(f"effort={effort} and max_iter={max_iter} limit the same; give one of them.")
         plan = Plan.checked(max_iter, patience, scope, n_neighbors, target, shape.n)
         check_choice("refine", refine, REFINEMENTS)
-        return cls(k, seed, Init.checked(init, k, seed, shape), plan, refine)
+        return cls(k, seed, Init.checked(init, k, seed, shape), plan, refine, endless)
 
     @property
     def max_iter(self) -> int:  # type: ignore[override]

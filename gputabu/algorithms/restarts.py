@@ -6,18 +6,22 @@ numbers of restarts, batches that fit into memory, checkpoints, the choice of th
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain, takewhile
 from typing import Any
 
 import numpy as np
 
 from gputabu.algorithms.checkpoint import digest
+from gputabu.algorithms.groups import Groups
 from gputabu.algorithms.monitor import Monitor
 from gputabu.algorithms.progress import ProgressEstimate
 from gputabu.backend import BackendChoice, Devices, as_caller_arrays, open_backend
 from gputabu.backend.base import BackendBase
+from gputabu.backend.compiled_code import cheaper_without, remember
 from gputabu.backend.contract import Labels, TrialBatch
 from gputabu.backend.tuning import Tuning
 from gputabu.core.log import log
@@ -28,6 +32,8 @@ from gputabu.data.points import Points
 
 #: Bytes per restart and point in the greediest phase (seeding: d², its integers and their running total).
 POINT_BYTES = 32
+#: Restarts that follow at once, at the least, while there is time.
+FURTHER = 10
 #: Clusters that rows are dealt to for the fingerprint of the points.
 PILES = 256
 
@@ -45,6 +51,7 @@ class FinishedBatch:
     stop: list[Stop]
     trace: Trace
     way: np.ndarray | None = None  # from which the labels follow, where they are not those of the nearest centres
+    validity: float | None = None  # the index of a search that goes by one
 
     def plain(self) -> dict[str, Any]:
         """All but the labels."""
@@ -56,8 +63,10 @@ class Search(ABC):
 
     name: str  # in checkpoints
     k: int
-    max_iter: int
+    max_iter: int | None  # None for none
     patience: int | None  # iterations without improvement after which a restart stops; None for none
+    endless = False  # whether more restarts follow those asked for, until `max_time` is over
+    ungrouped: str | None = "it has no rule for them"  # why rows of a group cannot be kept together; None if they can
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
@@ -66,6 +75,18 @@ class Search(ABC):
     @abstractmethod
     def run(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> FinishedBatch:
         """Run these restarts, all at once."""
+
+    def on_groups(self, backend: BackendBase, groups: Groups, constant: float) -> Search:
+        """This search on the groups of rows as points; J of all points is more by a constant."""
+        return self
+
+    def check(self, points: Points) -> None:
+        """Raise where the points, with their weights, do not fit the parameters. Called before any work."""
+        return None
+
+    def starts(self, backend: BackendBase, batch: Sequence[int], monitor: Monitor) -> list[np.ndarray]:
+        """Centres, each (R, K, d), that a search for clusters of bounded size begins with; the best way counts."""
+        raise NotImplementedError
 
     def labels(self, backend: BackendBase, batch: FinishedBatch) -> Labels:
         """The labels (1, N) of the best of a batch that was finished earlier."""
@@ -85,25 +106,61 @@ def run_restarts(
     backend: BackendChoice = "auto",
     device: Devices = None,
     labels_out: object = None,
+    groups: object = None,
 ) -> Clustering:
     """Run a search from one or more starts and return the best, as the kind of arrays that came in."""
     numbers = restart_numbers(restarts)
+    search.check(points)
+    linked = check_groups(groups, search, points)
     labels_to = labels_file(labels_out, points.n)
     estimate = ProgressEstimate(len(numbers), search.max_iter, search.patience)
-    with open_backend(points, backend, device) as opened, monitor.opened(search.k, estimate):
+    may_compile = backend != "auto" or not cheaper_without(
+        points, search.name, search.k * len(numbers), search.max_iter, monitor.seconds
+    )
+    with open_backend(points, backend, device, may_compile) as opened, monitor.opened(search.k, estimate):
         announce(points, search.k, numbers, opened.name)
-        identify(monitor, opened, {"search": search.name, **search.identity(), "restarts": numbers})
-        finished = list(run_batches(opened, search, numbers, monitor))
+        identity = {"search": search.name, **search.identity(), "restarts": numbers}
+        if linked is None:
+            identify(monitor, opened, identity)
+            finished = list(run_batches(opened, search, numbers, monitor))
+        else:
+            identify(monitor, opened, {**identity, "groups": digest(linked.numbers)})
+            finished = run_on_groups(opened, search, numbers, monitor, linked)
         found = best_of(finished, opened.name, monitor.halted)
+        if opened.name == "numba":
+            remember(points, search.name)
         return as_caller_arrays(found, points, labels_to)
+
+
+def check_groups(groups: object, search: Search, points: Points) -> Groups | None:
+    """The groups, if there are any."""
+    if groups is None:
+        return None
+    if search.ungrouped is not None:
+        raise TypeError(f"groups cannot go with this search: {search.ungrouped}.")
+    return Groups.checked(groups, points.n, search.k)
+
+
+def run_on_groups(
+    backend: BackendBase, search: Search, numbers: Sequence[int], monitor: Monitor, groups: Groups
+) -> list[FinishedBatch]:
+    """All batches of a search that keeps rows of a group together."""
+    with groups.collapsed(backend) as (few, constant):
+        monitor.constant = constant
+        finished = run_batches(few, search.on_groups(backend, groups, constant), numbers, monitor)
+        return [groups.restored(batch, backend, constant) for batch in finished]
 
 
 def run_batches(
     backend: BackendBase, search: Search, numbers: Sequence[int], monitor: Monitor
 ) -> Iterator[FinishedBatch]:
     """Every batch as the search finishes it, or as the checkpoint has it."""
-    checkpoint = monitor.checkpoint
-    for batch in monitor.batches(batches(numbers, search.width(backend.points), backend.tuning)):
+    checkpoint, width = monitor.checkpoint, search.width(backend.points)
+    cuts = batches(numbers, width, backend.tuning)
+    reached = False  # what could not be better
+    if search.endless and monitor.timed:
+        cuts = chain(cuts, takewhile(lambda _: not reached, further_batches(numbers, width, backend.tuning)))
+    for batch in monitor.batches(cuts):
         earlier = None if checkpoint is None else checkpoint.earlier()
         if earlier is None:
             finished = search.run(backend, batch, monitor)
@@ -111,8 +168,9 @@ def run_batches(
                 checkpoint.finish(finished.plain())
         else:
             finished = _resumed(backend, search, earlier)
-            monitor.best = min(monitor.best, float(finished.inertia.min()))
+            monitor.best = min(monitor.best, float(finished.inertia.min()) + monitor.constant)
         report(finished, monitor)
+        reached = reached or Stop.TARGET in finished.stop or finished.inertia.min() == 0
         yield finished
 
 
@@ -129,6 +187,13 @@ def batches(restarts: Sequence[int], width: int, tuning: Tuning) -> Iterator[Seq
         yield restarts[a : a + size]
 
 
+def further_batches(restarts: Sequence[int], width: int, tuning: Tuning) -> Iterator[Sequence[int]]:
+    """The restarts behind the last of these, without an end."""
+    count = max(len(restarts), FURTHER)
+    for first in itertools.count(max(restarts) + 1, count):
+        yield from batches(range(first, first + count), width, tuning)
+
+
 def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     """The numbers of the restarts to run: 0, 1, … for a count."""
     if isinstance(restarts, str) or not isinstance(restarts, Sequence | np.ndarray):
@@ -136,11 +201,6 @@ def restart_numbers(restarts: int | Sequence[int]) -> list[int]:
     if len(restarts) == 0:
         raise ValueError("restarts=[] must name at least one restart.")
     return [check_int("restarts", number, 0, 2**64 - 1) for number in restarts]
-
-
-def default_patience(patience: int | None, max_iter: int) -> int:
-    """Iterations without improvement after which a restart stops: a quarter of `max_iter` unless given."""
-    return max(1, max_iter // 4) if patience is None else check_int("patience", patience, 1)
 
 
 def announce(points: Points, n_clusters: int, restarts: Sequence[int], backend: str) -> None:
@@ -189,7 +249,7 @@ def best_of(finished: Sequence[FinishedBatch], backend: str, halted: Stop | None
     """The lowest J of all restarts, the lowest restart number on ties; `halted` is why they all ended, if they did."""
     first = int(np.argmin([batch.inertia[batch.best] for batch in finished]))  # the first of equals
     won = finished[first]
-    trace = _join([batch.trace for batch in finished])
+    trace = joined([batch.trace for batch in finished])
     at = sum(len(batch.numbers) for batch in finished[:first]) + won.best
     return Clustering(
         labels=won.labels(),
@@ -202,6 +262,7 @@ def best_of(finished: Sequence[FinishedBatch], backend: str, halted: Stop | None
         inertias=np.concatenate([batch.inertia for batch in finished]),
         trace=trace,
         backend=backend,
+        validity=won.validity,
     )
 
 
@@ -209,10 +270,10 @@ def merge(shares: Sequence[Clustering]) -> Clustering:
     """The clustering of all restarts from those of some each, in their order."""
     won = shares[int(np.argmin([share.inertia for share in shares]))]  # the first of equals
     inertias = np.concatenate([share.inertias for share in shares])
-    return replace(won, inertias=inertias, trace=_join([share.trace for share in shares]))
+    return replace(won, inertias=inertias, trace=joined([share.trace for share in shares]))
 
 
-def _join(traces: Sequence[Trace]) -> Trace:
+def joined(traces: Sequence[Trace]) -> Trace:
     """One trace of all batches, padded to the longest."""
     if len(traces) == 1:
         return traces[0]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,12 +42,21 @@ def plus_plus(
     The best of `trials` draws (by default 2 + ln K, as in scikit-learn) is taken; 1 is the original.
     Draws are exact: potentials are integers, and so are the running totals that a draw is looked up in.
     """
-    t = 2 + int(np.log(k)) if trials is None else trials
+    t = default_trials(k) if trials is None else trials
     words = np.stack([random.words(seed, restart, 1 + (k - 1) * t) for restart in restarts])  # (R, W)
-    first = by_weight(backend.points, words[:, 0])
-    min_sq_dist = backend.infinite_sq_dist(len(restarts))  # (R, N) d² to the nearest point chosen
-    rest = _grow(backend, min_sq_dist, first, words[:, 1:].reshape(len(restarts), k - 1, t), stage)
+    first, words = by_weight(backend.points, words[:, 0]), words[:, 1:].reshape(len(restarts), k - 1, t)
+    rest = None if stage is not None and stage.kept else backend.loops.plus_plus(first, words)
+    if rest is None:
+        min_sq_dist = backend.infinite_sq_dist(len(restarts))  # (R, N) d² to the nearest point chosen
+        rest = grow(backend, min_sq_dist, first, words, stage)
+    elif (undrawn := rest < 0).any():
+        rest[undrawn] = by_weight(backend.points, words[undrawn, 0])
     return np.concatenate([first[:, None], rest], axis=1)
+
+
+def default_trials(k: int) -> int:
+    """Draws per point, as in scikit-learn."""
+    return 2 + int(np.log(k))
 
 
 def extend(backend: BackendBase, centers: np.ndarray, count: int, seed: int, trials: int) -> np.ndarray:
@@ -60,7 +69,7 @@ def extend(backend: BackendBase, centers: np.ndarray, count: int, seed: int, tri
     min_sq_dist = backend.infinite_sq_dist(1)
     for center in centers:
         backend.lower_sq_dist(center[None], min_sq_dist)
-    return np.concatenate([centers, backend.rows(_grow(backend, min_sq_dist, None, words)[0])])
+    return np.concatenate([centers, backend.rows(grow(backend, min_sq_dist, None, words)[0])])
 
 
 def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.ndarray, float]:
@@ -83,7 +92,7 @@ def shrink(centers: np.ndarray, weights: np.ndarray, count: int) -> tuple[np.nda
     return centers, added
 
 
-def _grow(
+def grow(
     backend: BackendBase, min_sq_dist: Any, last: np.ndarray | None, words: np.ndarray, stage: Stage | None = None
 ) -> np.ndarray:
     """Draw one more seed after the other: words (R, C, T) -> (R, C) row numbers.
@@ -172,9 +181,10 @@ class Init:
 
     k: int
     seed: int
-    method: str | None  # "random", "k-means++", or None where `given` is
+    method: str | None  # "random", "k-means++", or None where `given` or `function` is
     given: np.ndarray | None = None  # (K, d) centres or (K,) row numbers
     trials: int | None = None
+    function: Callable[..., Any] | None = None  # of X, K and a random state: (K, d) centres
 
     @classmethod
     def checked(cls, init: object, k: int, seed: int, shape: Shape, trials: int | None = None) -> Init:
@@ -183,11 +193,25 @@ class Init:
         check_int("seed", seed, 0, 2**64 - 1)
         if isinstance(init, str):
             return cls(k, seed, check_choice("init", init, METHODS), trials=trials)
+        if callable(init):
+            return cls(k, seed, None, function=init)
         return cls(k, seed, None, check_init(init, k, shape))
+
+    def on_groups(self, backend: BackendBase) -> Init:
+        """The same where groups of rows are the points: rows that were given are centres then."""
+        rows = self.given is not None and self.given.ndim == 1
+        return replace(self, given=backend.rows(self.given)) if rows else self  # type: ignore[arg-type]
+
+    @property
+    def draws(self) -> int:
+        """Draws per point of K-Means++."""
+        return default_trials(self.k) if self.trials is None else self.trials
 
     @property
     def name(self) -> str:
         """What `init` was; of an array its digest."""
+        if self.function is not None:
+            return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
         return self.method or digest(np.asarray(self.given))
 
     def indices(self, backend: BackendBase, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
@@ -196,28 +220,52 @@ class Init:
             return random_points(backend, self.k, self.seed, restarts)
         if self.method == "k-means++":
             return plus_plus(backend, self.k, self.seed, restarts, self.trials, stage)
+        if self.function is not None:
+            return np.stack([backend.closest(centers) for centers in self.centers(backend, restarts)])
         assert self.given is not None
         rows = self.given if self.given.ndim == 1 else backend.closest(self.given)
         return np.tile(rows, (len(restarts), 1))
 
     def centers(self, backend: BackendBase, restarts: Sequence[int], stage: Stage | None = None) -> np.ndarray:
         """(R, K, d) float64."""
+        if self.function is not None:
+            X = all_points(backend)
+            return np.stack([self._made(X, restart) for restart in restarts])
         if self.given is not None and self.given.ndim == 2:
             return np.tile(self.given, (len(restarts), 1, 1))
         return backend.rows(self.indices(backend, restarts, stage))
 
+    def _made(self, X: np.ndarray, restart: int) -> np.ndarray:
+        """Centres (K, d) by the function, with random numbers that belong to the restart."""
+        assert self.function is not None
+        words = np.array([self.seed, restart], np.uint64).view(np.uint32)
+        made = self.function(X, self.k, random_state=np.random.RandomState(words))
+        return check_init(made, self.k, Shape(len(X), X.shape[1], X.dtype), rows=False)
 
-def check_init(init: object, k: int, shape: Shape) -> np.ndarray:
-    """Centres (K, d) as float64, or row numbers (K,) as int64."""
+
+def all_points(backend: BackendBase) -> np.ndarray:
+    """X (N, d) on the host, for a function of the caller's."""
+    points = backend.points
+    if points.out_of_core:
+        raise ValueError("init is a function, which would need all of X in memory; pass the centres that it returns.")
+    if len(points.chunks) == 1 and not points.on_device:
+        return points.chunks[0]
+    return backend.rows(np.arange(points.n)).astype(points.dtype)
+
+
+def check_init(init: object, k: int, shape: Shape, rows: bool = True) -> np.ndarray:
+    """Centres (K, d) as float64, or row numbers (K,) as int64 where these are allowed."""
     try:
         array = to_numpy(init, "init")
     except ValueError:
         array = np.empty(0, object)
     n, d = shape.n, shape.d
-    allowed = f"one of {METHODS}, centres of shape ({k}, {d}) or {k} row numbers"
+    allowed = f"one of {METHODS}, a function, centres of shape ({k}, {d}) or {k} row numbers"
+    if not rows:
+        allowed = f"centres of shape ({k}, {d}) where it is a function"
     if array.dtype.kind not in "fiu" or array.ndim not in (1, 2):
         raise ValueError(f"init={init!r} must be {allowed}.")
-    if array.shape == (k,) and array.dtype.kind in "iu":
+    if rows and array.shape == (k,) and array.dtype.kind in "iu":
         return check_indices("init", array, n)
     if array.shape != (k, d):
         raise ValueError(f"init has shape {array.shape} and dtype {array.dtype}; it must be {allowed}.")

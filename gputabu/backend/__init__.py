@@ -16,7 +16,7 @@ from gputabu.backend.base import BackendBase
 from gputabu.backend.numpy.algebra import Algebra
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.results import Clustering
-from gputabu.core.validation import check_choice, check_int
+from gputabu.core.validation import BackendUnavailable, check_choice, check_int
 from gputabu.data.interop import array_maker, as_array, on_gpu
 from gputabu.data.memmaps import LabelsFile, written
 from gputabu.data.points import Points
@@ -36,14 +36,10 @@ Devices = int | Sequence[int] | str | None
 BackendChoice = str | Callable[[Points], BackendBase]
 
 
-class BackendUnavailable(RuntimeError):
-    """A backend was asked for by name and cannot run here."""
-
-
-def resolve(name: str, on_device: bool = False) -> str:
+def resolve(name: str, on_device: bool = False, compiled: bool = True) -> str:
     """The backend that `name` stands for on this machine; one asked for by name never falls back.
 
-    Points that are on a GPU already can only be clustered there.
+    Points that are on a GPU already can only be clustered there. "auto" takes no compiled code unless `compiled`.
     """
     check_choice("backend", name, NAMES)
     if on_device and name in ("numba", "numpy"):
@@ -52,7 +48,7 @@ def resolve(name: str, on_device: bool = False) -> str:
         return name
     reasons = {"cuda": cuda_unusable} if on_device else {"cuda": cuda_unusable, "numba": numba_unusable}
     for candidate, unusable in reasons.items():
-        if name not in ("auto", candidate):
+        if name not in ("auto", candidate) or (name == "auto" and candidate == "numba" and not compiled):
             continue
         reason = unusable()
         if reason is None:
@@ -112,17 +108,20 @@ def to_numpy(array: Any, name: str = "X") -> np.ndarray:
     return fetched(array)
 
 
-def open_backend(points: Points, backend: BackendChoice = "auto", device: Devices = None) -> BackendBase:
+def open_backend(
+    points: Points, backend: BackendChoice = "auto", device: Devices = None, compiled: bool = True
+) -> BackendBase:
     """Give the points to a backend. Use as a context: `with open_backend(points) as opened: ...`.
 
     `backend` is a name, or a function of the points that returns a backend, such as a class derived from `BackendBase`.
+    `compiled`: whether "auto" may take compiled code, which may have to be compiled first.
     """
     elsewhere = points.open_elsewhere(check_backend(backend))
     if elsewhere is not None:
         return elsewhere
     if callable(backend):
         return backend(points)
-    chosen = resolve(backend, points.on_device)
+    chosen = resolve(backend, points.on_device, compiled)
     if device is not None and backend in ("numba", "numpy"):
         raise ValueError(f"device={device!r} chooses a GPU and cannot go with backend={backend!r}.")
     if chosen == "numpy":
@@ -215,10 +214,6 @@ def numba_unusable() -> str | None:
     except Exception as error:  # such as a numba that does not know this NumPy
         return f"numba cannot be imported ({type(error).__name__}: {error})."
     return None
-
-
-# It takes a moment, once; better at the import than in somebody's first fit.
-numba_unusable()
 
 
 @functools.cache

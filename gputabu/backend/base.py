@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gputabu.backend.arithmetic import rules
-from gputabu.backend.arithmetic.constants import KEY_BITS
+from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB
 from gputabu.backend.arithmetic.fixed_point import (
     Bounds,
     Grid,
@@ -22,11 +22,14 @@ from gputabu.backend.arithmetic.fixed_point import (
     quantize,
     spread_exponent,
 )
+from gputabu.backend.arithmetic.powers import TERM
+from gputabu.backend.arithmetic.transport import Measure
 from gputabu.backend.contract import Assignment, Backend, Labels, Moves, NearestTwo, TrialBatch
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
 from gputabu.core.validation import check_range
 from gputabu.data.memmaps import temporary
+from gputabu.data.points import Points
 
 #: Coordinates of the points whose moves are made at a time.
 MOVED_ELEMENTS = 1 << 22
@@ -56,6 +59,15 @@ class TrialCosts:
     fingerprints: np.ndarray  # (R, T, 2) uint64, to be added to that of the labels that were changed
 
 
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """What `evaluate_steps` found."""
+
+    totals: np.ndarray  # (S, K, C) int64
+    cost: np.ndarray  # (S,) float64, J at the centroids
+    fingerprints: np.ndarray  # (S, 2) uint64, of the labels as they are
+
+
 class BackendBase(Backend):
     """What algorithms see of a backend: the passes of the contract, and the numbers made of them."""
 
@@ -63,6 +75,10 @@ class BackendBase(Backend):
     def loops(self) -> Loops:
         """Loops that the backend can run by itself."""
         return Loops()
+
+    def of_same_kind(self, points: Points) -> BackendBase:
+        """A backend like this one for other points, few and in memory; to be used as a context."""
+        return type(self)(points)  # type: ignore[call-arg]
 
     # -- data --------------------------------------------------------------------------------------
 
@@ -101,6 +117,12 @@ class BackendBase(Backend):
     def result_labels(self, labels: Labels, restart: int) -> np.ndarray:
         """What the result of a search has for labels: those of one restart, (N,) int32."""
         return self.fetch_labels(labels, restart)
+
+    def set_labels(self, labels: Labels, values: np.ndarray, k: int) -> Assignment:
+        """Give labels (R, N) these values, (R, N) int32 on the host, and say what that changes in the totals."""
+        r = len(values)
+        given = TrialBatch(k, 0, np.zeros(r, np.uint64), step=0, n_trials=1, limit=0, given=values)
+        return self.apply_trial(labels, labels, given, np.zeros(r, np.int64), np.zeros(r, np.bool_))
 
     # -- K-Means -----------------------------------------------------------------------------------
 
@@ -185,6 +207,12 @@ class BackendBase(Backend):
         slack = rules.slack(self.bounds)
         return rules.walk(self.grid, slack, X, weights, moves.restart, moves.source, moves.target, centers, totals)
 
+    # -- bounded sizes -----------------------------------------------------------------------------
+
+    def measure(self, centers: np.ndarray, by_weight: bool) -> Measure:
+        """How the costs of points in clusters around centers (K, d), and their sizes, become integers."""
+        return Measure.of(self._grid_around(centers), len(centers), self.points.n, by_weight)
+
     # -- relocation --------------------------------------------------------------------------------
 
     def reassign(self, nearest: NearestTwo, labels: Labels, mass: np.ndarray | None, active: np.ndarray) -> Reassigned:
@@ -195,6 +223,43 @@ class BackendBase(Backend):
     def swap_gains(self, candidates: np.ndarray, nearest: NearestTwo) -> np.ndarray:
         """Change of J at the centres of `nearest` if a candidate replaces a centre: (R, T, d) -> (R, T, K) float64."""
         return rules.swapped(*self.swap_gains_partial(candidates, nearest), self.grid.cost)
+
+    # -- splits ------------------------------------------------------------------------------------
+
+    def axis_step(self, centers: np.ndarray, axes: np.ndarray, labels: Labels) -> np.ndarray:
+        """Σ w ⟨x − c, a⟩ (x − c) over the points of every cluster, ‖a‖ <= 1: (R, K, d), (R, K, d) -> (R, K, d) float64.
+
+        The centres are in the box of the points.
+        """
+        return from_limbs(*self.axis_partial(centers, axes, labels, self.grid.cost), exponents=self.grid.cost)
+
+    def histogram(
+        self, centers: np.ndarray, axes: np.ndarray, labels: Labels, slots: np.ndarray, n_slots: int, bins: int
+    ) -> np.ndarray:
+        """Weight of the points of some clusters by their place on the axis, (n_slots, bins) float64."""
+        counts = self.histogram_partial(centers, axes, labels, slots, n_slots, bins)
+        return counts[0].astype(np.float64) if len(counts) == 1 else from_limbs(*counts, exponents=self.grid.weight)
+
+    # -- fuzzy memberships -------------------------------------------------------------------------
+
+    def fuzzy_step(self, centers: np.ndarray, m: float) -> tuple[np.ndarray, np.ndarray]:
+        """A step of fuzzy c-means from centres in the box of the points: the next ones (R, K, d), and J (R,) before.
+
+        A centre of which no point is a member stays.
+        """
+        (high, low), costs = self.fuzzy_partial(centers, m, self.grid.cost)
+        spare = 2 * LIMB - TERM  # the sums have their binary point higher than limbs usually do
+        weight = from_limbs(high[..., -1], low[..., -1], exponents=self.grid.weight + spare)[..., None]
+        moments = from_limbs(high[..., :-1], low[..., :-1], exponents=self.grid.coordinate + spare)
+        means = self.grid.offset + moments / np.where(weight > 0, weight, 1.0)
+        inside = np.clip(means, self.bounds.low, self.bounds.high)  # as they are but for rounding
+        return np.where(weight > 0, inside, centers), from_limbs(*costs, exponents=self.grid.cost)
+
+    def fuzzy_cost(self, centers: np.ndarray, m: float) -> np.ndarray:
+        """J of fuzzy c-means at any centres: (R, K, d) float64 -> (R,) float64."""
+        outer = self._grid_around(centers).cost
+        _, costs = self.fuzzy_partial(centers, m, outer)
+        return from_limbs(*costs, exponents=outer)
 
     # -- trial labellings --------------------------------------------------------------------------
 
@@ -207,6 +272,18 @@ class BackendBase(Backend):
         change, fingerprints = self.evaluate_trials_partial(labels, trials)
         change += totals[:, None]
         return TrialCosts(np.maximum(self.scatter - self.grid.explained(change), 0.0), fingerprints)
+
+    def evaluate_steps(self, centers: np.ndarray, moves: bool, trials: TrialBatch) -> StepCosts:
+        """J, fingerprint and totals of the labels by the nearest of centers (S, K, d), without making them.
+
+        With `moves`, of those after a sweep of single moves from there, all points at once.
+        """
+        totals, fingerprints = self.evaluate_steps_partial(centers, None, trials)
+        if moves:
+            rule = self.grid.centroids(totals, centers), rules.masses(self.grid, totals)
+            totals, fingerprints = self.evaluate_steps_partial(centers, rule, trials)
+        cost = np.maximum(self.scatter - self.grid.explained(totals), 0.0)
+        return StepCosts(totals, cost, fingerprints)
 
 
 def farthest(found: np.ndarray, count: int) -> np.ndarray:

@@ -28,12 +28,16 @@ from typing import Any, Self
 import numpy as np
 
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid
+from gputabu.backend.arithmetic.transport import Measure
 from gputabu.backend.tuning import Tuning
 from gputabu.core.random import BLOCK
 from gputabu.data.points import Points
 
 Labels = Any  # (R, N) int32 on the backend; -1 where a point has no cluster yet
 SquaredDistances = Any  # (R, N) float64 on the backend
+
+#: Bits that a row number takes in a key of `member_keys_partial`.
+ROW_BITS = 35
 
 #: A candidate for the farthest point: its squared distance, its row, the cluster it is in.
 FAR = np.dtype([("value", np.float32), ("row", np.int64), ("owner", np.int32)])
@@ -73,6 +77,15 @@ class Moves:
         return Moves(self.restart[chosen], self.row[chosen], self.source[chosen], self.target[chosen])
 
 
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """What it costs to hand single points of one cluster to another, for the assignment under bounds."""
+
+    value: np.ndarray  # (S, K, M) int64, the least c(i, b) - c(i, a) over the points i of a; NEVER behind the last
+    row: np.ndarray  # (S, K, M) int64, their rows; -1 behind the last
+    sizes: np.ndarray  # (K,) int64, of the clusters
+
+
 @dataclass(slots=True)
 class NearestTwo:
     """The two nearest centres of every point, in R restarts."""
@@ -92,6 +105,13 @@ class TrialBatch:
     rounded up to whole blocks of words. It keeps its label where that word is below `limit`. Elsewhere it takes
     another, every one of them as likely: of M other labels, in their order, number (low half of the word)·M >> 32.
     To a point without a label all K are others; to one that has the only label, none.
+
+    With `centers` the label is drawn by distance: with r_k the root of the canonical d² to centers[r, k] and the
+    largest of them m, label k has the share s_k = (1.5·m − r_k) + 0.5. It is the first at which the running sum of the
+    shares exceeds their sum times (low half)·2^-32; it may be the one that the point has.
+
+    With `cuts` nothing is drawn: with (a, b, c) = cuts[r, t], points of a get b, and those of c get a if they are
+    nearer (canonical d²) to pairs[r, t, 1] than to pairs[r, t, 0].
     """
 
     k: int
@@ -100,7 +120,10 @@ class TrialBatch:
     step: int
     n_trials: int
     limit: int
-    given: np.ndarray | None = None  # (N,) int32: this is the only trial, and nothing is drawn
+    given: np.ndarray | None = None  # (1 or R, N) int32: this is the only trial, and nothing is drawn
+    centers: np.ndarray | None = None  # (R, K, d) float64
+    cuts: np.ndarray | None = None  # (R, T, 3) int32
+    pairs: np.ndarray | None = None  # (R, T, 2, d) float64
     total: int | None = None  # N, where a backend holds only a shard of the points,
     first: int = 0  # which begins with this row
 
@@ -244,6 +267,29 @@ class Backend(ABC):
         centers (R, K, d) are the centroids of totals (R, K, C), those of `labels`, in which every point has a cluster.
         """
 
+    # -- bounded sizes -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def transfers_partial(
+        self,
+        centers: np.ndarray,
+        labels: Labels,
+        prices: np.ndarray | None,
+        sources: np.ndarray,
+        count: int,
+        measure: Measure,
+    ) -> Transfers:
+        """For each of the clusters a in `sources` and every b the `count` points of a that cost least to hand to b.
+
+        centers (K, d), labels (1, N), prices (K,) int64, sources (S,) int64 in ascending order. Costs c(i, k) are
+        canonical squared distances in integers (`arithmetic.transport.Measure`): d², times the weight where
+        `measure.weighted`, times `scale`, each product rounded, and the last one to the nearest integer, even on ties.
+        With `prices` every point is first relabelled by the least c(i, k) + prices[k], the lowest number on ties; a
+        point of weight zero, which has no size, by the least d². Then come the least pairs (c(i, b) - c(i, a), row)
+        over the points i of positive weight in a, least first; none for b = a. `value` is NEVER and `row` -1 behind
+        the last. A backend that cannot sort that many makes all lists shorter.
+        """
+
     # -- relocation --------------------------------------------------------------------------------
 
     @abstractmethod
@@ -290,3 +336,67 @@ class Backend(ABC):
 
         chosen (R,) int, better (R,) bool. Where better[r], the new labels are copied to `best` as well.
         """
+
+    @abstractmethod
+    def evaluate_steps_partial(
+        self, centers: np.ndarray, moves: tuple[np.ndarray, np.ndarray] | None, trials: TrialBatch
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What S labellings by centers would be, which are not stored: totals (S, K, C), fingerprints (S, 2) uint64.
+
+        A point has the label of the nearest of centers (S, K, d). With `moves`, the centroids (S, K, d) and masses
+        (S, 2, K) of these clusters, it then has the label that Hartigan's rule moves it to, as `find_moves` does, all
+        points at once. Fingerprints are sums of label_i times the words that `evaluate_trials_partial` names.
+        """
+
+    @abstractmethod
+    def member_keys_partial(self, labels: Labels, clusters: np.ndarray, trials: TrialBatch) -> np.ndarray:
+        """Two random members of a cluster for each trial: clusters (R, T) -> least and largest key, (R, T, 2) uint64.
+
+        The key of point i, of positive weight, is its word in that trial with the lowest ROW_BITS bits replaced by its
+        row number among all points. 2^64 - 1 and 0 where a cluster has no members.
+        """
+
+    # -- splits ------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def split_assign(self, children: np.ndarray, parents: Labels, labels: Labels) -> Assignment:
+        """Relabel every point by the nearer of the two children of its cluster: what that changes in the totals.
+
+        children (R, K, 2, d) float64; parents are labels below K, in which every point has a cluster. A point of
+        cluster k gets the label 2k or 2k + 1, the first on ties; the totals have 2K clusters.
+        """
+
+    @abstractmethod
+    def axis_partial(self, centers: np.ndarray, axes: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
+        """Limbs of Σ w p (x − c) per cluster, p = ⟨x − c, a⟩, each term at most 2^exponent: -> (2, R, K, d) int64.
+
+        centers and axes (R, K, d) float64. Products (x_j − c_j)·a_j are added in the order of j; a term is
+        (x_j − c_j)·p, then times w. Clusters whose axis is zero are left out.
+        """
+
+    @abstractmethod
+    def histogram_partial(
+        self, centers: np.ndarray, axes: np.ndarray, labels: Labels, slots: np.ndarray, n_slots: int, bins: int
+    ) -> np.ndarray:
+        """Weight of the points of some clusters by p = ⟨x − c, a⟩, as above: -> (L, n_slots, bins) int64.
+
+        slots (R, K) int32: where in the result a cluster is counted, or -1. A point is in bin ⌊p + bins/2⌋, in the
+        first or the last where that is outside, in the first where it is no number. Without weights, L = 1 and points
+        are counted; with weights L = 2, for the limbs of the weight (`Grid.weight`).
+        """
+
+    # -- fuzzy memberships -------------------------------------------------------------------------
+
+    @abstractmethod
+    def fuzzy_partial(self, centers: np.ndarray, m: float, exponent: int) -> tuple[np.ndarray, np.ndarray]:
+        """What fuzzy memberships sum up to: (R, K, d) float64 -> limbs (2, R, K, d + 1), and of J (3, R), int64.
+
+        With u_k and (Σ g)^(m − 1) as `arithmetic.powers` has them and f = u_k^m, times w with weights, the sums are of
+        rint(f · ((x_j − offset_j) · 2^(TERM − coordinate_j))), last of rint(f · 2^(TERM − weight)), by the grid. The
+        lower limb is from 0 to 2^LIMB (`fixed_point.carried`). J is of d / (Σ g)^(m − 1), times w,
+        each at most 2^exponent.
+        """
+
+    @abstractmethod
+    def memberships(self, centers: np.ndarray, m: float) -> Any:
+        """u of every point in every cluster, (N, K) in the dtype of the points and where they are."""

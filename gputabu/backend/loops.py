@@ -7,7 +7,7 @@ too large, points streamed, no room) returns None, and the passes are called in 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,8 +30,8 @@ class StopSignal(Protocol):
     def report_due(self) -> bool:
         """Whether somebody would like to see how far it is."""
 
-    def report_restarts(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray) -> None:
-        """Iterations made, best J and whether it has ended, for every restart, (R,) each."""
+    def report_restarts(self, made: np.ndarray, best: np.ndarray, ended: np.ndarray, share: Any = 0.0) -> None:
+        """Iterations made, best J, whether it has ended, share of its effort, for every restart, (R,) each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +101,7 @@ class RelocationSettings:
 
     max_iter: int
     patience: int
+    max_passes: np.ndarray  # (R,) int64: an iteration takes one pass for its candidates, and one per step
     target: float  # J to stop at
     tenure: int  # moves for which a centre that was placed stays
     candidates: int  # points drawn per iteration
@@ -111,7 +112,8 @@ class RelocationSettings:
     monitor: StopSignal
     steps: int = 3  # after a move: to the nearest centre, then by Hartigan's rule
     reach: float = 10.0  # more steps follow while so many like the last would reach the best J,
-    more_steps: int = 30  # at the most
+    more_steps: int = 30  # at the most,
+    calm: int = 30  # once so many iterations have found nothing better
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,18 @@ class RelocationRun:
     current: np.ndarray  # (R, T + 1)
     best: np.ndarray  # (R, T + 1)
     moves: np.ndarray  # (R, T)
+    passes: np.ndarray  # (R,) int64, how many were made
 
 
 class Loops:
     """Whole restarts. The default runs none."""
+
+    def plus_plus(self, first: np.ndarray, words: np.ndarray) -> np.ndarray | None:
+        """K-Means++ behind rows (R,) by words (R, C, T), as `algorithms.seeding.grow`: (R, C) row numbers.
+
+        -1 from where on every point is on a seed.
+        """
+        return None
 
     def quantized(self, means: np.ndarray, settings: QuantizedSettings) -> QuantizedRun | None:
         """QM-TS from means (R, K), as `algorithms.quantized.explore`."""
@@ -141,5 +151,5 @@ class Loops:
         return None
 
     def relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
-        """Relocation from centers (R, K, d), as `algorithms.relocation.run_relocation`."""
+        """Relocation from centers (R, K, d), as `algorithms.relocation_loop.run_relocation`."""
         return None

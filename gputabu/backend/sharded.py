@@ -17,10 +17,11 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from gputabu.backend.arithmetic.fixed_point import Bounds, Grid
+from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, carried
 from gputabu.backend.arithmetic.keys import least
+from gputabu.backend.arithmetic.transport import Measure, merged
 from gputabu.backend.base import BackendBase, farthest, nearest
-from gputabu.backend.contract import Assignment, Labels, Moves, NearestTwo, SurveyPartial, TrialBatch
+from gputabu.backend.contract import Assignment, Labels, Moves, NearestTwo, SurveyPartial, Transfers, TrialBatch
 from gputabu.data.points import Points
 
 Result = TypeVar("Result")
@@ -52,6 +53,10 @@ class ShardedBackend(BackendBase):
         """run(shard, …) for every shard at the same time, with its local entry of each column."""
         running = [self._pool.submit(run, shard, *local) for shard, *local in zip(self.shards, *columns, strict=True)]
         return [one.result() for one in running]
+
+    def of_same_kind(self, points: Points) -> BackendBase:
+        backend: BackendBase = self.shards[0].of_same_kind(points)
+        return backend
 
     def _share_grid(self) -> None:
         """Let the shards have the grid of all points, before the first pass that needs it."""
@@ -194,6 +199,26 @@ class ShardedBackend(BackendBase):
         joined = Moves(*(np.concatenate(side) for side in zip(*map(_columns, shards, rows), strict=True)))
         return joined.select(np.argsort(joined.restart, kind="stable"))
 
+    # -- bounded sizes -----------------------------------------------------------------------------
+
+    def transfers_partial(
+        self,
+        centers: np.ndarray,
+        labels: Labels,
+        prices: np.ndarray | None,
+        sources: np.ndarray,
+        count: int,
+        measure: Measure,
+    ) -> Transfers:
+        def look(shard: Any, local: Labels) -> Transfers:
+            return shard.transfers_partial(centers, local, prices, sources, count, measure)
+
+        shards = self.each(look, labels)
+        count = min(shard.value.shape[2] for shard in shards)  # beyond, the lists of some shard have not all
+        rows = [np.where(p.row >= 0, p.row + first, -1) for p, first in zip(shards, self.starts, strict=True)]
+        lists = merged(np.concatenate([p.value for p in shards], axis=-1), np.concatenate(rows, axis=-1), count)
+        return Transfers(*lists, np.sum([p.sizes for p in shards], axis=0))
+
     # -- relocation --------------------------------------------------------------------------------
 
     def nearest_two(self, centers: np.ndarray, previous: NearestTwo | None = None) -> NearestTwo:
@@ -247,13 +272,66 @@ class ShardedBackend(BackendBase):
 
         return _added(self.each(relabel, labels, best, self._split_trials(trials)))
 
+    def evaluate_steps_partial(
+        self, centers: np.ndarray, moves: tuple[np.ndarray, np.ndarray] | None, trials: TrialBatch
+    ) -> tuple[np.ndarray, np.ndarray]:
+        self._share_grid()
+        shards = self.each(
+            lambda shard, mine: shard.evaluate_steps_partial(centers, moves, mine), self._split_trials(trials)
+        )
+        totals, fingerprints = (np.sum(side, axis=0) for side in zip(*shards, strict=True))
+        return totals, fingerprints
+
+    def member_keys_partial(self, labels: Labels, clusters: np.ndarray, trials: TrialBatch) -> np.ndarray:
+        shards = self.each(
+            lambda shard, local, mine: shard.member_keys_partial(local, clusters, mine),
+            labels,
+            self._split_trials(trials),
+        )
+        return np.stack([np.min(shards, axis=0)[..., 0], np.max(shards, axis=0)[..., 1]], axis=-1)
+
     def _split_trials(self, trials: TrialBatch) -> list[TrialBatch]:
         """What is to be tried, as each shard is told."""
         split = []
         for first, last in zip(self.starts.tolist(), self.ends.tolist(), strict=True):
-            given = None if trials.given is None else trials.given[first:last]
+            given = None if trials.given is None else trials.given[:, first:last]
             split.append(replace(trials, given=given, total=self.points.n, first=first))
         return split
+
+    # -- splits ------------------------------------------------------------------------------------
+
+    def split_assign(self, children: np.ndarray, parents: Labels, labels: Labels) -> Assignment:
+        self._share_grid()
+        return _added(
+            self.each(lambda shard, above, local: shard.split_assign(children, above, local), parents, labels)
+        )
+
+    def axis_partial(self, centers: np.ndarray, axes: np.ndarray, labels: Labels, exponent: int) -> np.ndarray:
+        self._share_grid()
+        return np.sum(
+            self.each(lambda shard, local: shard.axis_partial(centers, axes, local, exponent), labels), axis=0
+        )
+
+    def histogram_partial(
+        self, centers: np.ndarray, axes: np.ndarray, labels: Labels, slots: np.ndarray, n_slots: int, bins: int
+    ) -> np.ndarray:
+        self._share_grid()
+
+        def count(shard: Any, local: Labels) -> np.ndarray:
+            return shard.histogram_partial(centers, axes, local, slots, n_slots, bins)
+
+        return np.sum(self.each(count, labels), axis=0)
+
+    # -- fuzzy memberships -------------------------------------------------------------------------
+
+    def fuzzy_partial(self, centers: np.ndarray, m: float, exponent: int) -> tuple[np.ndarray, np.ndarray]:
+        self._share_grid()
+        shards = self.each(lambda shard: shard.fuzzy_partial(centers, m, exponent))
+        sums, costs = (np.sum(side, axis=0) for side in zip(*shards, strict=True))
+        return carried(sums), costs
+
+    def memberships(self, centers: np.ndarray, m: float) -> np.ndarray:
+        return np.concatenate(self.each(lambda shard: shard.memberships(centers, m)))
 
 
 def _added(shards: Sequence[Assignment]) -> Assignment:

@@ -1,20 +1,5 @@
-"""The command line: `app`, and a module for each command."""
+"""The command line: a module for each command, and `app`, which has them all."""
 
-from gputabu.cli import fit, predict, certify, select, bench  # isort: skip  # the order of the help
-from gputabu.cli.reproduce import command as reproduce  # isort: skip
-from gputabu.cli import datasets, doctor, accept  # isort: skip
 from gputabu.cli.app import app, main
 
-__all__ = [
-    "accept",
-    "app",
-    "bench",
-    "certify",
-    "datasets",
-    "doctor",
-    "fit",
-    "main",
-    "predict",
-    "reproduce",
-    "select",
-]
+__all__ = ["app", "main"]

@@ -16,7 +16,7 @@ import typer
 
 import gputabu
 from gputabu.backend import resolve
-from gputabu.cli import options, peers
+from gputabu.cli import options, peers, predictions
 from gputabu.cli.accept_cases import cases
 from gputabu.cli.app import Command, Debug, app, command
 from gputabu.cli.equality import Outcome, tried
@@ -33,7 +33,10 @@ VARIABLES = ("CUDA_", "CUPY_", "GPUTABU_", "NUMBA_", "OMP_", "LD_LIBRARY_PATH", 
              "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE")  # fmt: skip
 #: Words in the names of variables that nobody should send.
 SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-STAND_IN = "This was hostcuda, which runs kernels on a CPU: it says nothing about a GPU, and its times mean nothing."
+STAND_IN = (
+    "This was hostcuda, which runs kernels on a CPU: it says nothing about a GPU, and its times mean nothing, so none "
+    "is compared with what was predicted."
+)
 Folder = Annotated[Path, typer.Option(metavar="FOLDER", help="Where to leave the two files; older ones are replaced.")]
 
 
@@ -64,7 +67,8 @@ def accept(
     diagnosis.select(device)
     out.mkdir(parents=True, exist_ok=True)
     report = Report(out, command(ctx), quiet=as_json)
-    report.found["environment"] = environment()
+    report.found["environment"] = here = environment()
+    report.found["prediction"] = predictions.explained(here["device"])
     wanted = cases(device, quick)
     for i, case in enumerate(wanted, start=1):
         report.begin(f"{case.group}: {case.name}")
@@ -72,7 +76,7 @@ def accept(
     stand_in = diagnosis.is_stand_in()
     for shape in TINY if stand_in else QUICK if quick else SHAPES:
         report.begin(f"speed of {shape}")
-        report.measured(speed(shape, stand_in))
+        report.measured(speed(shape, here["device"], stand_in))
     report.end(STAND_IN if stand_in else "")
     if as_json:
         typer.echo(json.dumps(report.found))
@@ -103,9 +107,10 @@ class Report:
         self.found["speed"].append(found)
         self._say(f"speed of N={found['n']}, d={found['d']}, K={found['k']}, float32")
         for name, one in found["times"].items():
+            predicted = prediction_text(one)
             took = f"{one['ms']:10.3f} ms an iteration" if one["ms"] is not None else one["note"]
             ratio = f", {one['ratio']:.2f} × gputabu K-Means" if one["ratio"] is not None else ""
-            self._say(f"  {name:<18}{took}{ratio}")
+            self._say(f"  {name:<18}{took}{ratio}{predicted}")
 
     def end(self, remark: str) -> None:
         statuses = [case["status"] for case in self.found["cases"]]
@@ -116,6 +121,7 @@ class Report:
         self._write()
         page, numbers = self.folder / "acceptance.html", self.folder / "acceptance.json"
         page.write_text(acceptance_page(self.found), encoding="utf-8")
+        self._say(f"\n{self.found['prediction']}")
         self._say(f"\n{self.found['verdict']}\nWritten: {page}, {numbers}")
 
     def _say(self, text: str) -> None:
@@ -136,15 +142,28 @@ def verdict(failed: int, count: int, skipped: int, broken: int) -> str:
     return f"All {count - skipped} cases passed{left}: in each, this device gave the bits of NumPy."
 
 
-def speed(shape: tuple[int, int, int], stand_in: bool) -> dict[str, Any]:
-    """Milliseconds of an iteration of everyone on the same points, measured by CUDA's events; None says why not."""
+def prediction_text(one: dict[str, Any]) -> str:
+    """What was predicted of a speed, and how far that was off."""
+    if one["predicted_ms"] is None:
+        return ""
+    off = f", measured is {one['ms'] / one['predicted_ms']:.2f} × that" if one["ms"] is not None else ""
+    return f"; predicted {one['predicted_ms']:.3f} ms{off}"
+
+
+def speed(shape: tuple[int, int, int], device: dict[str, Any], stand_in: bool) -> dict[str, Any]:
+    """Milliseconds of an iteration of everyone on the same points, measured by CUDA's events; None says why not.
+
+    Beside ours, what a model predicts for this device; nothing on a stand-in.
+    """
     from gputabu.backend.cuda import diagnosis
 
     n, d, k = shape
     X, start = peers.data(n, d, k)
     times: dict[str, dict[str, Any]] = {}
     for name, prepare in (peers.OURS | peers.PEERS).items():
-        one: dict[str, Any] = {"ms": None, "ratio": None, "note": "", "failed": False}
+        model = None if stand_in else predictions.prediction(name, shape, device)
+        one: dict[str, Any] = {"ms": None, "ratio": None, "predicted_ms": model.ms if model else None,
+                               "kernels": model.kernels if model else (), "note": "", "failed": False}  # fmt: skip
         times[name] = one
         try:
             run = prepare(diagnosis.on_gpu(X), start)

@@ -1,8 +1,13 @@
-"""The command `gputabu`: its options, how commands fail, and the exit codes."""
+"""The command `gputabu`: its commands, how they fail, and the exit codes.
+
+A command is imported when it is wanted, and what it computes with when its options and its file are known to be right:
+help and errors must not wait for scikit-learn.
+"""
 
 from __future__ import annotations
 
 import io
+import re
 import shlex
 import signal
 import sys
@@ -10,16 +15,50 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
-import gputabu
-from gputabu import BackendUnavailable
+from gputabu import __version__
 from gputabu.core.interrupts import Termination
+from gputabu.core.validation import BackendUnavailable
+
+#: The commands in the order of the help: the module of each in this room, and the first sentence of its help.
+COMMANDS = {
+    "fit": ("fit", "Cluster the rows of a file."),
+    "predict": ("predict", "Label the rows of a file by a model that fit has written."),
+    "certify": ("certify", "Prove how far J of a clustering can be above the best possible."),
+    "select-k": ("select", "Choose the number of clusters in a file."),
+    "bench": ("bench", "Measure iterations and whole fits on this machine, beside scikit-learn's."),
+    "reproduce": ("reproduce.command", "Run the experiments of the paper again and print its tables beside ours."),
+    "datasets": ("datasets", "List the data sets: their size, the best J known, where they are on this machine, on "
+                 "which terms."),
+    "doctor": ("doctor", "Say what is installed and which backend runs here, and test it on a small scale."),
+    "accept": ("accept", "Try this GPU: compare it with NumPy bit for bit, measure it, and write a report."),
+}  # fmt: skip
+
+
+class Commands(TyperGroup):
+    """The group of all commands, each imported when it is wanted."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        import_module(f"gputabu.cli.{COMMANDS[cmd_name][0]}")  # which adds it to `app`
+        return typer.main.get_group(app).commands[cmd_name]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
 
 app = typer.Typer(
+    cls=Commands,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     rich_markup_mode=None,  # plain text, also in a pipe
@@ -28,6 +67,10 @@ app = typer.Typer(
 
 #: Errors of the user, with a sentence that explains them. Any other exception is a failure of the work.
 USER_ERRORS = (ValueError, TypeError, ImportError, BackendUnavailable)
+
+#: A parameter and its value in a message, and options that are named otherwise.
+PARAMETER = re.compile(r"(?<![\w-])(\w+)=(?=\S)")
+ALIASES = {"n_init": "--restarts", "restarts": "--restarts", "random_state": "--seed", "criterion": "--criterion"}
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show where in the code an error comes from.")]
 
@@ -51,7 +94,7 @@ class Command(TyperCommand):
             except BrokenPipeError:  # the reader of the pipe has closed it
                 raise
             except USER_ERRORS as error:
-                code = fail(ctx, sentence(error), 2)
+                code = fail(ctx, with_options(ctx, sentence(error)), 2)
             except Exception as error:
                 code = fail(ctx, sentence(error), 1)
         raise typer.Exit(code)
@@ -99,9 +142,16 @@ def sentence(error: BaseException) -> str:
     return text if isinstance(error, USER_ERRORS) else f"{type(error).__name__}: {text} (--debug shows where.)"
 
 
+def with_options(ctx: Any, text: str) -> str:
+    """A sentence about parameters as one about the options that they come from: max_iter=0 is --max-iter=0."""
+    options = {one.name: max(one.opts, key=len) for one in ctx.command.params if one.opts[0].startswith("-")}
+    options |= {parameter: option for parameter, option in ALIASES.items() if option in options.values()}
+    return PARAMETER.sub(lambda found: f"{options.get(found[1], found[1])}=", text)
+
+
 def show_version(requested: bool) -> None:
     if requested:
-        typer.echo(f"gputabu {gputabu.__version__}")
+        typer.echo(f"gputabu {__version__}")
         raise typer.Exit
 
 
@@ -125,7 +175,7 @@ def commands(
 
 
 def main() -> None:
-    """Entry point of the command `gputabu`."""
+    """Run the command line."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # names of files need not be valid text
     app(prog_name="gputabu" if sys.argv[0].endswith("__main__.py") else None)

@@ -36,6 +36,9 @@ def certify(
     as_json: options.Json = False,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
     array: options.Array = None,
     quiet: options.Quiet = False,
     debug: Debug = False,
@@ -50,7 +53,8 @@ def certify(
     """
     fitted = load(model)
     preprocessing = Preprocessing.attached(fitted)
-    table = options.read_table(data, preprocessing.selection(None, None), header, delimiter, array)
+    style = options.text_style(data, header, delimiter, decimal, thousands, encoding, like=preprocessing.style())
+    table = options.read_table(data, preprocessing.selection(None, None), style, array, preprocessing.missing)
     points = preprocessing.points(table)
     stored = {"centers": fitted.cluster_centers_, "inertia": fitted.inertia_}
     clustering = SimpleNamespace(labels=fitted.predict(points), **stored)

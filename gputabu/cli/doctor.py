@@ -48,7 +48,7 @@ def doctor(
     require_cuda: Annotated[bool, typer.Option(help="Fail where CUDA cannot be used.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Compile nothing: leave out comparisons with NumPy.")] = False,
     shape: Annotated[
-        str | None, typer.Option(metavar="D,K", help="Features and clusters: say which kernel labels such points.")
+        str | None, typer.Option(metavar="D,K", help="Features and clusters: say which kernels such points take.")
     ] = None,
     debug: Debug = False,
 ) -> None:
@@ -57,7 +57,7 @@ def doctor(
     \b
     gputabu doctor
     gputabu doctor --require-cuda     in a script that needs the GPU
-    gputabu doctor --shape 384,1000   which kernel labels 384 features, K = 1000
+    gputabu doctor --shape 384,1000   which kernels 384 features and K = 1000 take
 
     The exit code is 1 if a test fails.
     """
@@ -74,7 +74,7 @@ def doctor(
         checks["compiled code"] = lambda: equals_numpy("numba", [np.float64])
     if missing is None:
         checks["device"] = describe_device
-        checks |= {f"d={d}, K={k}": partial(name_kernel, d, k) for d, k in sizes}
+        checks |= {f"d={d}, K={k}": partial(name_kernels, d, k) for d, k in sizes}
     if missing is None and not quick:
         both: list[Any] = [np.float32, np.float64]
         checks |= {"kernels": compile_kernels, "CUDA": lambda: equals_numpy("cuda", both)}
@@ -137,11 +137,11 @@ def parsed(shape: str) -> tuple[int, int]:
     return d, k
 
 
-def name_kernel(d: int, k: int) -> str:
-    """Which kernel labels points of d features by K centres."""
+def name_kernels(d: int, k: int) -> str:
+    """Which kernels points of d features and K centres take, a line for each pass."""
     from gputabu.backend.cuda import diagnosis
 
-    return diagnosis.assign_kernel(d, k, np.dtype(np.float32))
+    return ("\n" + 14 * " ").join(diagnosis.pass_kernels(d, k, np.dtype(np.float32)))
 
 
 def cuda_versions() -> str:

@@ -36,6 +36,9 @@ def predict(
     device: options.Device = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
     array: options.Array = None,
     debug: Debug = False,
 ) -> None:
@@ -47,13 +50,16 @@ def predict(
     cat new.csv | gputabu predict found - | head
 
     Prints CSV: the id or, from 0 on, the number of each row, and its cluster, in the order of the file. Columns are
-    found by the names that they had in fit, in any order, and scaled as they were there; others are ignored.
+    found by the names that they had in fit, in any order; others are ignored. They are read, filled in and scaled as
+    they were there.
     """
+    options.check_goes_with_out(out, force=force)
     if out is not None and out.exists() and not force:
         raise ValueError(f"--out={out} exists: --force replaces it, or choose another.")
     fitted = load(model)
     preprocessing = Preprocessing.attached(fitted)
-    table = options.read_table(data, preprocessing.selection(columns, id), header, delimiter, array)
+    style = options.text_style(data, header, delimiter, decimal, thousands, encoding, like=preprocessing.style())
+    table = options.read_table(data, preprocessing.selection(columns, id), style, array, preprocessing.missing)
     labels = fitted.set_params(backend=backend, device=device).predict(preprocessing.points(table))
     if out is None:
         write_labels(sys.stdout, table, labels)
@@ -65,6 +71,7 @@ def load(path: Path) -> Any:
     """The model in a file or in the folder of a fit."""
     path = path / MODEL if path.is_dir() else path
     try:
+        path.stat()  # before what reads it is imported
         return gputabu.load(path)
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}.") from None

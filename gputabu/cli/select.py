@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
+import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -12,18 +14,22 @@ import typer
 import gputabu
 from gputabu.cli import options
 from gputabu.cli.app import Command, Debug, app, command, print_message
-from gputabu.cli.output.output_folder import LABELS, Folder, csv_text
-from gputabu.cli.output.report import selection_page
+from gputabu.cli.output.output_folder import LABELS, MODEL, Folder, csv_text
 from gputabu.core.atomic_files import replacing
 from gputabu.core.interrupts import Interrupts
 from gputabu.core.validation import check_choice
+from gputabu.data.oddities import oddities
 from gputabu.data.preprocessing import Preprocessing
-from gputabu.data.tables import Selection, Table
-from gputabu.selection.criteria import LARGEST_IS_BEST
-from gputabu.selection.select_k import KSelection
+from gputabu.data.tables import Selection
+
+if TYPE_CHECKING:
+    from gputabu.cli.output.fit_summary import FitSummary
+    from gputabu.selection.select_k import KSelection
 
 PICTURES = (".png", ".pdf", ".svg")
-FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", "report.html", "result.json")
+FILES = ("criteria.csv", LABELS["csv"], "centres.csv", "centres-scaled.csv", MODEL, "report.html", "result.json")
+#: All criteria.
+CRITERIA = ("bic", "aic", "silhouette", "calinski_harabasz", "davies_bouldin", "gap")
 
 
 @app.command("select-k", cls=Command)
@@ -35,9 +41,7 @@ def select_k(
     ] = "2:12",
     criterion: Annotated[
         str,
-        typer.Option(
-            metavar="LIST", help=f"One or more of {', '.join(LARGEST_IS_BEST)}, with commas; the first decides."
-        ),
+        typer.Option(metavar="LIST", help=f"One or more of {', '.join(CRITERIA)}, with commas; the first decides."),
     ] = "bic",
     columns: options.Columns = None,
     id: options.Id = None,
@@ -55,6 +59,10 @@ def select_k(
     device: options.Device = None,
     header: options.Header = None,
     delimiter: options.Delimiter = None,
+    decimal: options.Decimal = None,
+    thousands: options.Thousands = None,
+    encoding: options.Encoding = None,
+    missing: options.Missing = "error",
     array: options.Array = None,
     quiet: options.Quiet = False,
     debug: Debug = False,
@@ -65,25 +73,40 @@ def select_k(
     gputabu select-k data.csv --ks 2:12
     gputabu select-k data.csv --ks 2:40:2 --criterion silhouette,bic --out found
 
-    Prints the criteria for every K, with * at the K recommended. With --out it also writes criteria.csv, the labels
-    and centres of that K, result.json and report.html into that folder. Ctrl-C ends it with the K that are finished;
-    the exit code is then 130.
+    Prints the criteria for every K, with * at the K recommended. With --out it also writes criteria.csv, the labels,
+    centres and model of that K (for predict), result.json and report.html into that folder. Ctrl-C ends it with the K
+    that are finished; the exit code is then 130.
     """
     if plot is not None:
         check_choice("--plot ending", plot.suffix, PICTURES)
+    options.check_goes_with_out(out, force=force)
     folder = None if out is None else Folder(out, FILES, force)
     criteria = [name.strip().replace("-", "_") for name in criterion.split(",")]
     common: dict[str, Any] = {"method": method, "restarts": restarts, "seed": seed, "progress": not quiet}
     k_values = parse_ks(ks)
-    table = options.read_table(data, Selection(columns, id), header, delimiter, array)
-    preprocessing = Preprocessing.of(table, scale)
-    selection = gputabu.select_k(
-        preprocessing.points(table), k_values, criteria, backend=backend, device=device, **common
-    )
+    for name in criteria:
+        check_choice("--criterion", name, CRITERIA)
+    style = options.text_style(data, header, delimiter, decimal, thousands, encoding)
+    table = options.read_table(data, Selection(columns, id), style, array, missing)
+    preprocessing = Preprocessing.of(table, scale, way=missing, style=style)
+    points = preprocessing.points(table)
+    for said in oddities(table, points, min(k_values), scaled=scale is not None):
+        warnings.warn(said, UserWarning, stacklevel=1)
+    start = time.perf_counter()
+    selection = gputabu.select_k(points, k_values, criteria, backend=backend, device=device, **common)
+    seconds = time.perf_counter() - start
     with Interrupts() as interrupts:  # as for fit
-        message = "" if folder is None else write_files(selection, folder, table, preprocessing, command(ctx))
+        message = ""
+        if folder is not None:
+            from gputabu.cli.output.fit_summary import FitSummary
+
+            model = gputabu.KMeans(selection.n_clusters, init=selection.best.centers, backend=backend, device=device)
+            summary = FitSummary(table, preprocessing, points, model.fit(points), seconds, command(ctx))
+            message = write_files(selection, summary, folder)
     typer.echo(
-        json.dumps(plain(selection), indent=2) if as_json else "\n\n".join(filter(None, [repr(selection), message]))
+        json.dumps(plain(selection), indent=2)
+        if as_json
+        else "\n\n".join(filter(None, [repr(selection), *selection.remarks, message]))
     )
     if plot is not None:
         with replacing(plot) as temporary:
@@ -110,14 +133,17 @@ def parse_ks(text: str) -> list[int]:
     return list(range(first, last + 1, step))
 
 
-def write_files(selection: KSelection, folder: Folder, table: Table, preprocessing: Preprocessing, command: str) -> str:
+def write_files(selection: KSelection, summary: FitSummary, folder: Folder) -> str:
     """Write all files and return a sentence that lists them."""
+    from gputabu.cli.output.report import selection_page
+
+    folder.model(summary.model, summary.preprocessing)
     folder.text("criteria.csv", csv_text(list(selection.table), zip(*selection.table.values(), strict=True)))
-    folder.labels(table, selection.labels, "csv")
-    folder.centers(preprocessing, selection.best.centers, np.bincount(selection.labels, minlength=selection.n_clusters))
-    about = {"gputabu": gputabu.__version__, "command": command, "file": table.source}
+    folder.labels(summary.table, selection.labels, "csv")
+    folder.centers(summary.preprocessing, selection.best.centers, summary.sizes)
+    about = {"gputabu": gputabu.__version__, "command": summary.command, "file": summary.table.source}
     folder.json("result.json", about | plain(selection))
-    folder.text("report.html", selection_page(selection, table.source, command))
+    folder.text("report.html", selection_page(selection, summary))
     return folder.listing()
 
 
@@ -133,4 +159,5 @@ def plain(selection: KSelection) -> dict[str, Any]:
         "criterion": selection.criterion,
         "recommended": selection.recommended,
     }
+    result["remarks"] = list(selection.remarks)
     return result | {"interrupted": selection.interrupted, "backend": selection.best.backend, "table": rows}

@@ -66,7 +66,8 @@ class Writer:
         if isinstance(value, dict):
             return {"dict": {key: self.plain(item, f"{name}.{key}") for key, item in value.items()}}
         if isinstance(value, (list, tuple)):
-            return [self.plain(item, f"{name}.{i}") for i, item in enumerate(value)]
+            items = [self.plain(item, f"{name}.{i}") for i, item in enumerate(value)]
+            return {"tuple": items} if type(value) is tuple else items  # those with names are what they are unpacked to
         return self._array(value, name)
 
     def numpy(self, array: Any) -> np.ndarray:
@@ -126,6 +127,8 @@ class Reader:
             return Trace(**{part: self.value(array) for part, array in content.items()})
         if kind == "dict":
             return {key: self.value(item) for key, item in content.items()}
+        if kind == "tuple":
+            return tuple(self.value(item) for item in content)
         if kind == "names":
             return np.array(content, dtype=object)
         if kind == "array":

@@ -21,9 +21,12 @@ class Purpose(IntEnum):
     TRIAL = 1  # trial labellings
     PRINT = 2  # fingerprints of labellings
     CANDIDATE = 3  # points that may become centres
+    CUT = 4  # clusters that are joined and split
     GROWTH = 16  # points that are added to the centres of fewer clusters
     SAMPLE = 17  # sample of the points
     REFERENCE = 18  # reference sets of the gap statistic
+    OFFSPRING = 19  # how parents become children
+    NEWCOMER = 20  # random individuals
 
 
 def words(

@@ -16,8 +16,11 @@ class Stop(Enum):
     PATIENCE = "no improvement for `patience` iterations"
     MAX_ITER = "the iteration budget ran out"
     MAX_TIME = "the time ran out"
+    EFFORT = "the work that `effort` allows was done"
     TARGET = "the target was reached"
     INTERRUPTED = "interrupted; this is the best found so far"
+    GAUSSIAN = "every cluster looks Gaussian"
+    K_MAX = "there are `k_max` clusters"
     CALLBACK = "stopped by the callback; this is the best found so far"
 
     def __str__(self) -> str:
@@ -36,7 +39,9 @@ class Trace:
         The lowest J up to iteration t.
     moves : (R, T) int64
         Number of centres that moved in iteration t (QM-TS), or of points that changed cluster (TSC, Lloyd and
-        relocation, where a point counts once per step).
+        relocation, where a point counts once per step). In G-means, of clusters that were split; in fuzzy
+        c-means, of centres that moved by more than `tol`; in its tabu search 1 where a trial was accepted. In the
+        evolution, of children that lived on; there `current` and `best` are the index, not J.
     means : (R, T + 1, K) int64 or None
         The quantized means after iteration t, as row numbers (QM-TS only).
     """
@@ -83,6 +88,8 @@ class Clustering:
         The trace of every restart.
     backend : str
         The backend that computed it.
+    validity : float or None
+        The validity index, where a search went by one (`gputabu.evolution`).
     """
 
     labels: np.ndarray
@@ -95,3 +102,4 @@ class Clustering:
     inertias: np.ndarray
     trace: Trace
     backend: str
+    validity: float | None = None

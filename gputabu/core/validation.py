@@ -8,6 +8,11 @@ from collections.abc import Collection
 
 import numpy as np
 
+
+class BackendUnavailable(RuntimeError):
+    """A backend was asked for by name and cannot run here."""
+
+
 #: Beyond these, weighted squares leave the range of float64.
 LARGEST, SMALLEST = 1e100, 1e-100
 #: Most points that sums of limbs can hold.

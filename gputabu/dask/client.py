@@ -21,6 +21,7 @@ from typing import Any, Self
 import numpy as np
 from distributed import Actor, Future, KilledWorker, wait
 
+from gputabu.backend import open_backend
 from gputabu.backend.base import BackendBase
 from gputabu.backend.contract import Labels, NearestTwo
 from gputabu.backend.sharded import ShardedBackend
@@ -119,6 +120,10 @@ class RemoteBackend(ShardedBackend):
         weighted = self.points.weights is not None
         self.name = self.each(lambda shard: shard.ask("start", self.backend, weighted))[0]
         return self
+
+    def of_same_kind(self, points: Points) -> BackendBase:
+        """Few points are fetched, and stay here."""
+        return open_backend(points)
 
     def result_labels(self, labels: Labels, restart: int) -> np.ndarray:
         """Only the clusters that have points: labels stay on the workers."""

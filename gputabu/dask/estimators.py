@@ -50,7 +50,7 @@ documented = inserting({
         """,
     "labels": """
         labels_ : dask array of shape (n_samples,), int32
-            In the chunks of `X`; computed when asked for.
+            In the chunks of `X`; computed when asked for. Those of clusters of bounded size are on the client.
         """,
 })  # fmt: skip
 
@@ -101,10 +101,12 @@ class _Distributed(Clusterer):
         -------
         self
         """
+        self._validate_params()
         array = self._as_dask_array(X, reset=True)
         verbose, restarts, seed = self._verbosity(), self._restarts(), self._seed()
         self._check(array, seed)
-        steps = self.max_iter * restarts  # if they ran one after the other
+        limit = self._checked(Shape(MANY, array.shape[1], np.dtype(np.float32)), seed).max_iter
+        steps = None if limit is None else limit * restarts  # if they ran one after the other
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(self.callback)
         interrupts = Interrupts()
@@ -114,7 +116,10 @@ class _Distributed(Clusterer):
             )
             sizes = data.X.chunks[0]
         self._store(clustering)
-        self.labels_ = self._lazy_labels(with_sizes(array, sizes))
+        if _is_bounded(self):  # labels do not follow from centres
+            self.labels_ = da.from_array(clustering.labels, chunks=(sizes,))
+        else:
+            self.labels_ = self._lazy_labels(with_sizes(array, sizes))
         if tasks is not None:
             tasks.end()
         return self
@@ -237,6 +242,8 @@ class _Distributed(Clusterer):
         """Check all parameters, before anything is computed."""
         check_choice("spread", self.spread, SPREADS)
         check_backend(self.backend)
+        if callable(self.init):
+            raise ValueError("init is a function, which would need all of X; pass the centres that it returns.")
         if self.device is not None:
             raise ValueError(f"device={self.device!r} cannot go with Dask, where every worker has a GPU of its own.")
         n = MANY if np.isnan(array.shape[0]) else array.shape[0]
@@ -262,7 +269,8 @@ class _Distributed(Clusterer):
         """Search on the workers, which share either the rows or the restarts."""
         workers = sorted(data.cluster.running())
         small = points.n * points.d * points.dtype.itemsize <= COPIED
-        watched = self._watched(callback)
+        search = self._checked(points.shape, seed)
+        watched = self._watched(callback) or (getattr(self, "max_time", None) is not None and search.endless)
         if self.spread == "rows" or (self.spread == "auto" and (watched or not small or restarts < len(workers))):
             return self._search_by_rows(points, restarts, seed, callback, interrupts)
         shares = np.array_split(np.arange(restarts), min(restarts, len(workers) or 1))
@@ -301,11 +309,18 @@ class _Distributed(Clusterer):
 def _run_on_worker(
     model: Any, blocks: Sequence[Any], weights: Sequence[Any] | None, restarts: list[int], seed: int
 ) -> Clustering:
-    """Run some of the restarts on a worker. In place of the labels it returns the clusters that occur."""
+    """Run some of the restarts on a worker. In place of labels that follow from centres it returns those that occur."""
     chunks = [chunk_of(block, i) for i, block in enumerate(blocks)]
     points = points_of(chunks, None if weights is None else weights_of(weights, chunks))
     clustering = model._run(points, model._checked(points.shape, seed), restarts, None)
-    return replace(clustering, labels=np.unique(to_numpy(clustering.labels)), centers=to_numpy(clustering.centers))
+    labels = to_numpy(clustering.labels)
+    labels = labels if _is_bounded(model) else np.unique(labels)
+    return replace(clustering, labels=labels, centers=to_numpy(clustering.centers))
+
+
+def _is_bounded(model: Any) -> bool:
+    """Whether clusters have a least or a largest size."""
+    return getattr(model, "min_size", None) is not None or getattr(model, "max_size", None) is not None
 
 
 def _labels(block: Any, centers: np.ndarray, backend: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import io
 import lzma
@@ -14,6 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +23,10 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gputabu.core.atomic_files import reason
-from gputabu.data import delimited
-from gputabu.data.delimited import Style
+from gputabu.core.validation import check_choice
+from gputabu.data import arrow_text, delimited, hints
+from gputabu.data.delimited import NotANumber, Style
+from gputabu.data.missing import WAYS, checked
 from gputabu.data.tables import Selection, Table, numbered
 
 #: Formats by the ending of the name; everything else is text.
@@ -41,7 +45,11 @@ BLOCK = 1 << 16
 
 
 def read(
-    path: str | Path, selection: Selection | None = None, style: Style | None = None, array: str | None = None
+    path: str | Path,
+    selection: Selection | None = None,
+    style: Style | None = None,
+    array: str | None = None,
+    missing: str = "error",
 ) -> Table:
     """The table in a file; "-" is text from standard input.
 
@@ -56,11 +64,13 @@ def read(
         The format of a text, if known; otherwise it is detected.
     array : str, optional
         Which of several arrays of a .npz file.
+    missing : {"error", "drop", "mean", "median"}
+        What becomes of missing values. "drop" leaves rows out; the last two leave NaN, to be filled in.
 
     Returns
     -------
     Table
-        Finite numbers, with at least one row.
+        Numbers, finite but for those that are missing, with at least one row.
 
     Raises
     ------
@@ -72,32 +82,80 @@ def read(
     kind = path.suffix.lower()
     if array is not None and kind != ".npz":
         raise ValueError(f"--array={array} goes with .npz files, and {source} is none.")
-    if style is not None and kind in (*ARRAYS, *PARQUET, *ARROW):
+    style = style or Style()
+    if (style.delimiter is not None or style.header is not None) and not is_text(path):
         raise ValueError(f"--header and --delimiter go with text, and {source} is none.")
     try:
         if kind in ARRAYS:
-            return _from_array(_load(path, source, array), source, selection)
-        if kind in (*PARQUET, *ARROW):
-            return _from_arrow(path, kind in PARQUET, source, selection)
-        with _open_text(path) as stream:
-            return delimited.parse(stream, source, selection, style or Style())
+            table = _from_array(_load(path, source, array), source, selection)
+        elif kind in (*PARQUET, *ARROW):
+            table = _from_arrow(path, kind in PARQUET, source, selection)
+        else:
+            table = _from_text(path, source, selection, style)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise ValueError(f"{source} cannot be read: {reason(error)}.") from None
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{source} is not text in UTF-8 (byte {error.start} of a part of it).") from None
+    return checked(table, check_choice("missing", missing, WAYS))
+
+
+def is_text(path: str | Path) -> bool:
+    """Whether the name of a file is that of a text."""
+    return Path(path).suffix.lower() not in (*ARRAYS, *PARQUET, *ARROW)
+
+
+def _from_text(path: Path, source: str, selection: Selection, style: Style) -> Table:
+    try:
+        if source == str(path) and path.suffix.lower() not in COMPRESSED:
+            fast = arrow_text.parse(path, partial(_open_text, path, style.encoding), selection, style)
+            if fast is not None:
+                return fast
+        with _open_text(path, style.encoding) as stream:
+            return delimited.parse(stream, source, selection, style)
+    except UnicodeError as error:
+        tried, begin = style.encoding or "utf-8", _beginning(path)
+        guess = _encoding(begin, error.object if isinstance(error, UnicodeDecodeError) else b"")
+        guess = "" if guess == tried.lower() else guess
+        said = "--encoding names another one." if not guess else f"It may be in {guess}: --encoding {guess}."
+        if guess and (advice := _advice(hints.options(begin, style, selection, guess))):
+            said = f"It may be in {guess}.{advice}"
+        raise ValueError(f"{source} is not text in {tried}. {said}") from None
+    except NotANumber as error:
+        raise ValueError(f"{error}{_advice(hints.options(_beginning(path), style, selection))}") from None
+
+
+def _advice(options: str) -> str:
+    return f" Options that read its first rows: {options}" if options else ""
+
+
+def _encoding(begin: bytes, around: bytes) -> str:
+    """What a text may be encoded in, by its first bytes and by those around one that is wrong."""
+    if begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    if b"\0" in begin[:1024]:
+        return "utf-16-le"
+    # All bytes are something in Latin-1; those that are no letters there are letters in Windows' extension of it.
+    return "cp1252" if any(0x80 <= byte < 0xA0 for byte in around + begin) else "latin-1"
+
+
+def _beginning(path: Path) -> bytes:
+    """The first bytes of a text; nothing of standard input, which cannot be read again."""
+    if str(path) == "-":
+        return b""
+    with COMPRESSED.get(path.suffix.lower(), open)(path, "rb") as file:
+        return file.read(hints.BEGINNING)
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[io.TextIOWrapper]:
+def _open_text(path: Path, encoding: str | None) -> Iterator[io.TextIOWrapper]:
     """Open a text for reading; standard input is not closed."""
+    encoding = encoding or "utf-8-sig"
     if str(path) == "-":
-        text = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8-sig", newline="")
+        text = io.TextIOWrapper(sys.stdin.buffer, encoding=encoding, newline="")
         try:
             yield text
         finally:
             text.detach()
         return
-    with COMPRESSED.get(path.suffix.lower(), open)(path, "rt", encoding="utf-8-sig", newline="") as text:
+    with COMPRESSED.get(path.suffix.lower(), open)(path, "rt", encoding=encoding, newline="") as text:
         yield text
 
 
@@ -155,9 +213,10 @@ def _from_array(array: np.ndarray, source: str, selection: Selection) -> Table:
     names = numbered(array.shape[1])
     chosen, label = selection.of(names, source)
     values = array if chosen == list(range(len(names))) else array[:, chosen]
-    _check_finite(values, [names[i] for i in chosen], source)
+    gap = _first_gap(values, [names[i] for i in chosen], source)
     ids = None if label is None else array[:, label].tolist()
-    return Table(source, tuple(names[i] for i in chosen), False, values, None if label is None else names[label], ids)
+    id = None if label is None else names[label]
+    return Table(source, tuple(names[i] for i in chosen), False, values, id, ids, gap)
 
 
 def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) -> Table:
@@ -184,9 +243,11 @@ def _from_arrow(path: Path, parquet: bool, source: str, selection: Selection) ->
     values = np.column_stack(columns)
     if 0 in values.shape:
         raise ValueError(f"{source} has no rows.")
-    _check_finite(values, [names[i] for i in chosen], source)
+    gap = _first_gap(values, [names[i] for i in chosen], source)
     ids = None if label is None else table[names[label]].to_pylist()
-    return Table(source, tuple(names[i] for i in chosen), True, values, None if label is None else names[label], ids)
+    return Table(
+        source, tuple(names[i] for i in chosen), True, values, None if label is None else names[label], ids, gap
+    )
 
 
 def _numbers(column: Any, name: str, source: str) -> np.ndarray:
@@ -199,22 +260,21 @@ def _numbers(column: Any, name: str, source: str) -> np.ndarray:
             f"{source}, column {name!r} holds {kind} and not numbers; --columns chooses the columns to cluster, "
             "and --id one to keep beside the labels."
         )
-    if column.null_count:
-        row = column.is_null().to_pylist().index(True)
-        raise ValueError(f"{source}, row {row}, column {name!r}: the value is missing; every row must have a number.")
-    return column.cast("float64").to_numpy() if types.is_decimal(kind) else column.to_numpy()
+    wide = types.is_decimal(kind) or (column.null_count and types.is_boolean(kind))
+    return column.cast("float64").to_numpy() if wide else column.to_numpy()  # null is NaN
 
 
-def _check_finite(values: np.ndarray, names: list[str], source: str) -> None:
-    """Raise for the first value that is not finite; rows count from 0."""
-    if values.dtype.kind != "f":
-        return
-    for a in range(0, len(values), BLOCK):
-        finite = np.isfinite(values[a : a + BLOCK])
-        if not finite.all():
-            row, column = (int(i) for i in np.argwhere(~finite)[0])
-            value = values[a + row, column]
-            raise ValueError(
-                f"{source}, row {a + row}, column {names[column]!r}: {value} is no finite number; "
-                "every row must have one there."
-            )
+def _first_gap(values: np.ndarray, names: list[str], source: str) -> str | None:
+    """Where the first value is missing; raise for the first that is infinite. Rows count from 0."""
+    gap = None
+    for a in range(0, len(values) if values.dtype.kind == "f" else 0, BLOCK):
+        block = values[a : a + BLOCK]
+        for kind, odd in (("missing", np.isnan(block)), ("infinite", np.isinf(block))):
+            if not odd.any() or (kind == "missing" and gap):
+                continue
+            row, column = np.unravel_index(int(odd.argmax()), odd.shape)
+            where = f"{source}, row {a + row}, column {names[column]!r}"
+            if kind == "infinite":
+                raise ValueError(f"{where}: {block[row, column]} is no finite number; every row must have one there.")
+            gap = where
+    return gap

@@ -42,6 +42,7 @@ class Points:
     chunks: tuple[Any, ...]  # each (n, d), NumPy, on a device or a `Source`, C-contiguous, all float32 or all float64
     weights: tuple[np.ndarray, ...] | None = None  # each (n,) float64, >= 0
     maker: Callable[[Any], Any] | None = None  # converts results to the caller's kind of array, if needed
+    rounded_to: np.dtype | None = None  # the dtype of centres that are found, if not that of the points
     starts: tuple[int, ...] = field(init=False)  # number of each chunk's first row
 
     def __post_init__(self) -> None:
@@ -98,6 +99,11 @@ class Points:
     @property
     def dtype(self) -> np.dtype:
         return self.chunks[0].dtype
+
+    @property
+    def result_dtype(self) -> np.dtype:
+        """What the centres of a result are rounded to."""
+        return self.dtype if self.rounded_to is None else self.rounded_to
 
     def blocks(self, rows: int) -> Iterator[Block]:
         """Cut the chunks further, into pieces of at most `rows` rows."""

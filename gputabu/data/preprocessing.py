@@ -1,4 +1,4 @@
-"""Preprocessing of tables: which columns are clustered, and how they are scaled. It is saved with a model."""
+"""Preprocessing of tables: how they are read, which columns are clustered, how they are scaled. Saved with a model."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
-from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 from gputabu.core.validation import check_choice, check_matrix
+from gputabu.data import missing
+from gputabu.data.delimited import Style
 from gputabu.data.tables import Selection, Table, numbered
 
 #: How columns can be scaled, and scikit-learn's class for it.
-SCALES: dict[str, Any] = {"zscore": StandardScaler, "minmax": MinMaxScaler, "robust": RobustScaler}
+SCALES = {"zscore": "StandardScaler", "minmax": "MinMaxScaler", "robust": "RobustScaler"}
 DTYPES = ("float32", "float64")
+PLAIN = Style()
+#: Fields that are lists in JSON.
+TUPLES = ("columns", "center", "spread", "fill")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,12 @@ class Preprocessing:
     scale : {"zscore", "minmax", "robust"} or None
     center, spread : tuple of float
         Per column; empty without a scale.
+    missing : {"error", "drop", "mean", "median"}
+        What becomes of missing values.
+    fill : tuple of float
+        Per column, what fills them in; empty if nothing does.
+    decimal, thousands, encoding
+        The format of texts; see `Style`.
     """
 
     columns: tuple[str, ...]
@@ -43,16 +53,27 @@ class Preprocessing:
     scale: str | None = None
     center: tuple[float, ...] = ()
     spread: tuple[float, ...] = ()
+    missing: str = "error"
+    fill: tuple[float, ...] = ()
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str | None = None
 
     @classmethod
-    def of(cls, table: Table, scale: str | None = None, dtype: str | None = None) -> Self:
-        """The preprocessing that scales a table by its own values."""
+    def of(
+        cls, table: Table, scale: str | None = None, dtype: str | None = None, way: str = "error", style: Style = PLAIN
+    ) -> Self:
+        """The preprocessing that scales a table, and fills in what it lacks, by its own values."""
         unscaled = cls(
-            table.names, table.named, table.id, None if dtype is None else check_choice("dtype", dtype, DTYPES)
-        )
+            table.names, table.named, table.id, None if dtype is None else check_choice("dtype", dtype, DTYPES),
+            missing=way, fill=missing.fill_of(table, check_choice("missing", way, missing.WAYS)),
+            decimal=style.decimal, thousands=style.thousands, encoding=style.encoding,
+        )  # fmt: skip
         if scale is None:
             return unscaled
-        scaler = SCALES[check_choice("scale", scale, SCALES)]().fit(unscaled.points(table))
+        from sklearn import preprocessing
+
+        scaler = getattr(preprocessing, SCALES[check_choice("scale", scale, SCALES)])().fit(unscaled.points(table))
         if scale == "minmax":
             center, spread = scaler.data_min_, 1 / scaler.scale_
         else:
@@ -72,12 +93,13 @@ class Preprocessing:
             return cls(numbered(model.n_features_in_) if names is None else tuple(names), names is not None)
         try:
             fields = json.loads(text)
-            preprocessing = cls(**fields | {name: tuple(fields[name]) for name in ("columns", "center", "spread")})
+            preprocessing = cls(**fields | {name: tuple(fields[name]) for name in TUPLES if name in fields})
         except (ValueError, TypeError, KeyError) as error:
             raise ValueError(f"the model's recipe_ cannot be read: {error}.") from None
-        if len(preprocessing.columns) != model.n_features_in_ or (
-            preprocessing.scale and len(preprocessing.spread) != len(preprocessing.columns)
-        ):
+        lengths = {len(preprocessing.columns)}
+        lengths |= {len(preprocessing.spread)} if preprocessing.scale else set()
+        lengths |= {len(preprocessing.fill)} if preprocessing.missing in missing.FILLED else set()
+        if lengths != {model.n_features_in_}:
             raise ValueError(f"the model's recipe_ is not for its {model.n_features_in_} columns.")
         return preprocessing
 
@@ -86,11 +108,15 @@ class Preprocessing:
         chosen = self.columns if columns is None else columns
         return Selection(chosen, id) if id is not None else Selection(chosen, self.id, id_needed=False)
 
+    def style(self, delimiter: str | None = None, header: bool | None = None) -> Style:
+        """The format of other texts that are like the first."""
+        return Style(delimiter, header, self.decimal, self.thousands, self.encoding)
+
     def points(self, table: Table) -> np.ndarray:
         """(N, d) points to cluster."""
         if len(table.names) != len(self.columns):
             raise ValueError(f"{table.source}: {len(table.names)} columns, where the model has {len(self.columns)}.")
-        X = check_matrix(table.values, table.source)
+        X = check_matrix(missing.filled(table.values, self.fill), table.source)
         X = X if self.dtype is None else X.astype(self.dtype, copy=False)
         if self.scale is None:
             return X
@@ -100,3 +126,7 @@ class Preprocessing:
     def original(self, points: np.ndarray) -> np.ndarray:
         """Points in the units of the table."""
         return points if self.scale is None else points * np.array(self.spread) + np.array(self.center)
+
+    def widths(self, spread: np.ndarray) -> np.ndarray:
+        """Differences of points in the units of the table."""
+        return spread if self.scale is None else spread * np.array(self.spread)

@@ -63,6 +63,8 @@ class Table:
     values: np.ndarray  # (N, d)
     id: str | None = None  # the column that names the rows
     ids: list[Any] | None = None  # (N,) values of that column
+    first_missing: str | None = None  # where the first value is missing; values are NaN there
+    rows: np.ndarray | None = None  # (N,) numbers of the rows in the file, where some were left out
 
 
 def numbered(n: int) -> tuple[str, ...]:

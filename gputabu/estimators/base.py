@@ -5,10 +5,9 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import sklearn.cluster
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import Tags, check_array, check_random_state
@@ -20,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from gputabu.algorithms.monitor import Callback, Monitor, check_callback
 from gputabu.algorithms.restarts import Search, batches, run_restarts
 from gputabu.backend import BackendChoice, Devices, as_caller_array, as_points, open_backend, to_numpy
+from gputabu.backend.compiled_code import LABELS, cheaper_pass_without, remember
 from gputabu.backend.tuning import Tuning
 from gputabu.core.log import shown
 from gputabu.core.results import Clustering
@@ -28,10 +28,14 @@ from gputabu.data import frames
 from gputabu.data.memmaps import labels_file, written
 from gputabu.data.points import Points, Shape
 from gputabu.data.sources import is_source
+from gputabu.estimators.parameters import CONSTRAINTS
 from gputabu.estimators.sklearn_callbacks import CallbackSupportMixin, fit_tasks, with_callbacks
 from gputabu.estimators.storage import Storable
 from gputabu.selection.proof.certificate import Certificate
 from gputabu.selection.proof.certify import certify
+
+if TYPE_CHECKING:
+    import sklearn.cluster
 
 #: Labels counted at once.
 PIECE = 1 << 20
@@ -45,7 +49,7 @@ class Clusterer(
     n_clusters: int
     init: Any
     n_init: Any
-    max_iter: int
+    max_iter: Any
     random_state: Any
     verbose: int
     checkpoint: Any
@@ -54,12 +58,16 @@ class Clusterer(
     backend: BackendChoice
     device: Devices
 
+    _constraints = CONSTRAINTS
+
     # Only the caller can say where labels go.
-    __metadata_request__fit = {"labels_out": UNUSED}  # noqa: RUF012
+    __metadata_request__fit = {"labels_out": UNUSED, "groups": UNUSED}  # noqa: RUF012
     __metadata_request__predict = {"labels_out": UNUSED}  # noqa: RUF012
 
     @with_callbacks
-    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, labels_out: Any = None) -> Self:
+    def fit(
+        self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None, labels_out: Any = None
+    ) -> Self:
         """Find the clusters of `X`.
 
         Ctrl-C ends the search with the best clustering found so far; `stop_` then says so.
@@ -76,6 +84,10 @@ class Clusterer(
         sample_weight : array-like of shape (n_samples,), optional
             Weights >= 0 of the samples, in any of these kinds. A sample of weight zero is labelled, but otherwise
             ignored.
+        groups : array-like of int of shape (n_samples,), optional
+            Samples with the same number share a cluster ("must-link"); those with a negative one are on their own. Such
+            `labels_` need not be those of the nearest centres, which `predict` returns. For `TabuKMeans`, `KMeans` and
+            `TabuSearchClustering`; where this has no meaning, it is an error.
         labels_out : path or (n_samples,) array of int32 or int64, optional
             Where to write `labels_`: an array, such as a memory map, or the path of a new .npy file.
 
@@ -83,15 +95,17 @@ class Clusterer(
         -------
         self
         """
+        self._validate_params()
         points = self._as_points(X, sample_weight, reset=True)
         verbose, restarts = self._verbosity(), self._restarts()
         search = self._checked(points.shape, self._seed())
         destination = labels_file(labels_out, points.n)
-        steps = search.max_iter * self._n_batches(search, points, restarts)
+        limit = search.max_iter
+        steps = None if limit is None else limit * self._n_batches(search, points, restarts)
         tasks = fit_tasks(self, steps, {"X": X, "y": y, "metadata": {"sample_weight": sample_weight}})
         callback = self.callback if tasks is None else tasks.joined(check_callback(self.callback))
         with shown(verbose):
-            clustering = self._run(points, search, restarts, callback)
+            clustering = self._run(points, search, restarts, callback, groups)
         self._store(clustering)
         if destination is None:
             self.labels_ = self._labelled(clustering.labels, X)
@@ -131,8 +145,12 @@ class Clusterer(
         """
         points = self._points(X)
         destination = labels_file(labels_out, points.n)
-        with open_backend(points, self.backend, self.device) as backend:
-            labels = backend.fetch_labels(backend.label(self._centers()[None]), 0)
+        centers = self._centers()
+        may_compile = self.backend != "auto" or not cheaper_pass_without(points, len(centers))
+        with open_backend(points, self.backend, self.device, may_compile) as backend:
+            labels = backend.fetch_labels(backend.label(centers[None]), 0)
+            if backend.name == "numba":
+                remember(points, LABELS)
         return (
             self._labelled(as_caller_array(labels, points), X)
             if destination is None
@@ -214,6 +232,8 @@ class Clusterer(
         """
         check_is_fitted(self)
         centers = to_numpy(self.cluster_centers_).copy()
+        import sklearn.cluster
+
         model = sklearn.cluster.KMeans(len(centers), init=centers.copy(), n_init=1)
         model.cluster_centers_ = centers
         if hasattr(self, "labels_"):  # with Dask, labels stay on the workers
@@ -227,6 +247,16 @@ class Clusterer(
         )  # as `fit` of that class does
         return model
 
+    @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        """What scikit-learn checks of the parameters."""
+        defaults = type(self)().get_params(deep=False)
+        return {
+            name: [*constraints, *([None] if defaults[name] is None else [])]
+            for name, constraints in self._constraints.items()
+            if name in defaults
+        }
+
     @abstractmethod
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
         """The search with these parameters, which are checked."""
@@ -238,9 +268,16 @@ class Clusterer(
     def _monitor(self, callback: Callback | None) -> Monitor:
         return Monitor(callback, self.progress, getattr(self, "max_time", None), self.checkpoint)
 
-    def _run(self, points: Points, search: Search, restarts: int | list[int], callback: Callback | None) -> Clustering:
+    def _run(
+        self,
+        points: Points,
+        search: Search,
+        restarts: int | list[int],
+        callback: Callback | None,
+        groups: Any = None,
+    ) -> Clustering:
         monitor = self._monitor(callback)
-        return run_restarts(points, search, restarts, monitor, backend=self.backend, device=self.device)
+        return run_restarts(points, search, restarts, monitor, backend=self.backend, device=self.device, groups=groups)
 
     def _n_batches(self, search: Search, points: Points, restarts: int) -> int:
         """The largest number of batches that the restarts run in."""
@@ -253,7 +290,7 @@ class Clusterer(
 
     def _restarts(self) -> int:
         """The number of restarts by `n_init`, as in scikit-learn."""
-        explicit = not isinstance(self.init, str)
+        explicit = not isinstance(self.init, str) and not callable(self.init)
         if isinstance(self.n_init, str) and self.n_init == "auto":
             return 1 if explicit or self.init == "k-means++" else 10
         restarts = check_int("n_init", self.n_init, 1)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
+
+from sklearn.utils._param_validation import StrOptions
 
 from gputabu.algorithms.lloyd import LloydSearch
 from gputabu.algorithms.monitor import Callback
@@ -15,7 +18,7 @@ from gputabu.core.results import Clustering
 from gputabu.core.validation import check_int
 from gputabu.data.points import Shape
 from gputabu.estimators.base import Clusterer
-from gputabu.estimators.parameters import documented
+from gputabu.estimators.parameters import CONSTRAINTS, documented
 
 
 @documented
@@ -30,14 +33,19 @@ class TabuKMeans(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-    init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        Start of a restart. K-Means from there gives the first solution of the search.
+    init : {"k-means++", "random"}, function, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        Start of a restart. K-Means from there gives the first solution of the search. A function is called for each
+        restart as `init(X, n_clusters, random_state=...)` and returns centres.
     n_init : int or "auto", default="auto"
-        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        Restarts, all run at once. "auto" is 10 for init="random" or a function, and 1 otherwise. Restart r is the same
         whatever their number.
-    max_iter : int, default=400
+    effort : float, optional
+        Work of the search: passes over the samples, in multiples of those of the K-Means that it begins with. The
+        default is 10, and no limit where `max_iter` or `max_time` is given.
+    max_iter : int, optional
         Iterations of the tabu search: moves of one centre each.
-    %(patience)s
+    patience : int, optional
+        Iterations without improvement after which a restart stops.
     %(max_time)s
     %(target)s
     candidates : int, default=7
@@ -51,6 +59,7 @@ class TabuKMeans(Clusterer):
     refine : {"hartigan", "lloyd"}, default="hartigan"
         Refine the best solution by K-Means ("lloyd"), or by K-Means and then single moves: samples change cluster, one
         at a time, until no such move lowers J.
+    %(bounds)s
     %(execution)s
 
     Attributes
@@ -79,7 +88,8 @@ class TabuKMeans(Clusterer):
         *,
         init: Any = "k-means++",
         n_init: Any = "auto",
-        max_iter: int = 400,
+        effort: float | None = None,
+        max_iter: int | None = None,
         patience: int | None = None,
         max_time: float | None = None,
         target: float = 0.0,
@@ -88,6 +98,9 @@ class TabuKMeans(Clusterer):
         go_back: int = 60,
         returns: int = 20,
         refine: str = "hartigan",
+        min_size: float | None = None,
+        max_size: float | None = None,
+        size: str = "count",
         backend: BackendChoice = "auto",
         device: Devices = None,
         random_state: Any = None,
@@ -99,6 +112,7 @@ class TabuKMeans(Clusterer):
         self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.patience = patience
         self.max_time = max_time
@@ -108,6 +122,9 @@ class TabuKMeans(Clusterer):
         self.go_back = go_back
         self.returns = returns
         self.refine = refine
+        self.min_size = min_size
+        self.max_size = max_size
+        self.size = size
         self.backend = backend
         self.device = device
         self.random_state = random_state
@@ -118,10 +135,10 @@ class TabuKMeans(Clusterer):
 
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
         return RelocationSearch.checked(
-            shape, k, init=self.init, max_iter=self.max_iter, patience=self.patience, target=self.target,
-            candidates=self.candidates, tenure=self.tenure, go_back=self.go_back, returns=self.returns,
-            refine=self.refine, seed=seed,
-        )  # fmt: skip
+            shape, k, init=self.init, effort=self.effort, max_iter=self.max_iter, patience=self.patience,
+            target=self.target, candidates=self.candidates, tenure=self.tenure, go_back=self.go_back,
+            returns=self.returns, refine=self.refine, seed=seed,
+        ).within(self.min_size, self.max_size, self.size)  # fmt: skip
 
 
 @documented
@@ -135,16 +152,20 @@ class QuantizedTabuKMeans(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-    init : {"random", "k-means++"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        Start of a restart. Centres that are not data points are moved to the nearest one.
+    init : {"random", "k-means++"}, function, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        Start of a restart. Centres that are not data points are moved to the nearest one. A function is called for
+        each restart as `init(X, n_clusters, random_state=...)` and returns centres.
     n_init : int or "auto", default="auto"
-        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        Restarts, all run at once. "auto" is 10 for init="random" or a function, and 1 otherwise. Restart r is the same
         whatever their number.
-    max_iter : int, default=400
-        Iterations of the tabu search (IT_max).
-    patience : int, default=100
-        Iterations without improvement after which a restart stops (r_max).
+    effort : float, optional
+        Work of a restart, in multiples of the paper's limits: 400 iterations, 100 without improvement. 1 by default.
+    max_iter : int, optional
+        Iterations of the tabu search (IT_max), where `effort` is not to decide.
+    patience : int, optional
+        Iterations without improvement after which a restart stops (r_max), 100 by default.
     %(max_time)s
+        Where it is the only limit, more restarts follow until then.
     %(target)s
     refine : {"lloyd", "centroid", "hartigan"}, default="lloyd"
         Refine the best solution by K-Means, or only take the centroids of its clusters. "hartigan" is K-Means, then
@@ -185,8 +206,9 @@ class QuantizedTabuKMeans(Clusterer):
         *,
         init: Any = "random",
         n_init: Any = "auto",
-        max_iter: int = 400,
-        patience: int = 100,
+        effort: float | None = None,
+        max_iter: int | None = None,
+        patience: int | None = None,
         max_time: float | None = None,
         target: float = 0.0,
         refine: str = "lloyd",
@@ -203,6 +225,7 @@ class QuantizedTabuKMeans(Clusterer):
         self.n_clusters = n_clusters
         self.init = init
         self.n_init = n_init
+        self.effort = effort
         self.max_iter = max_iter
         self.patience = patience
         self.max_time = max_time
@@ -219,9 +242,10 @@ class QuantizedTabuKMeans(Clusterer):
         self.callback = callback
 
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
+        patience = 100 if self.patience is None and self.max_iter is not None else self.patience
         return QuantizedSearch.checked(
-            shape, k, init=self.init, max_iter=self.max_iter, patience=self.patience, target=self.target,
-            refine=self.refine, scope=self.scope, n_neighbors=self.n_neighbors, seed=seed,
+            shape, k, init=self.init, effort=self.effort, max_iter=self.max_iter, patience=patience,
+            target=self.target, refine=self.refine, scope=self.scope, n_neighbors=self.n_neighbors, seed=seed,
         )  # fmt: skip
 
     def _store(self, clustering: Clustering) -> Self:
@@ -234,7 +258,8 @@ class TabuSearchClustering(Clusterer):
     """Clustering by tabu search over labellings (TSC), the classic method that QM-TS is compared with.
 
     Each iteration tries random changes of the labels of some samples and moves to the best labelling that is not tabu.
-    It needs many more iterations than `QuantizedTabuKMeans` and ends with a higher J; use it for comparisons.
+    As it was published it needs many more iterations than `QuantizedTabuKMeans` and ends with a higher J. With
+    `improve="kmeans"` it finds very good clusterings of small data in few iterations.
 
     Parameters
     ----------
@@ -242,16 +267,24 @@ class TabuSearchClustering(Clusterer):
     init : "random" or (n_samples,) labels from 0 to n_clusters - 1, default="random"
         The first labelling of a restart.
     n_init : int or "auto", default="auto"
-        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise. Restart r is the same
+        Restarts, all run at once. "auto" is 10 for init="random" or a function, and 1 otherwise. Restart r is the same
         whatever their number. Restarts from given labels differ, too.
-    max_iter : int, default=1000
-        Iterations of the tabu search (IT_max). All of them are made.
+    max_iter : int, optional
+        Iterations of the tabu search (IT_max), with `packing` of each level. All of them are made. By default 1000,
+        with `improve` 60, with `packing` 100, with both 10.
     n_trials : int, default=20
         Trial labellings per iteration (NTS).
     tenure : int, default=15
         Number of accepted labellings for which one stays tabu (MTLS).
     keep : float, default=0.95
         Probability that a sample keeps its label in a trial (P), at least 0 and below 1.
+    modes : sequence of {"threshold", "mutation", "divide"}, default=("threshold",)
+        How trials are made, one mode per iteration, in turn. "threshold": samples take any other label. "mutation":
+        labels of near clusters are likelier. "divide": a random cluster joins its nearest, and another is split.
+    improve : {None, "kmeans", "hartigan"}, default=None
+        Improve every trial before it is judged: by a step of K-Means, or by one and a sweep of single moves.
+    packing : bool, default=False
+        Let samples that are close together move as one at first, and release them step by step.
     refine : {"lloyd", "hartigan", None}, default="lloyd"
         Refine the best labelling by K-Means, by K-Means and then single moves (samples change cluster, one at a time,
         until no such move lowers J), or return it unchanged, as in the paper. Then a sample need not be in the cluster
@@ -271,6 +304,10 @@ class TabuSearchClustering(Clusterer):
     ----------
     Al-Sultan, "A tabu search approach to the clustering problem", Pattern Recognition 28, 1995.
 
+    Modes and improvement after Liu et al., "A tabu search approach for the minimum sum-of-squares clustering problem",
+    Information Sciences 178, 2008; packing after Sung and Jin, "A tabu-search-based heuristic for clustering", Pattern
+    Recognition 33, 2000.
+
     Examples
     --------
     >>> from gputabu import TabuSearchClustering
@@ -279,16 +316,21 @@ class TabuSearchClustering(Clusterer):
     (1.0, True)
     """
 
+    _constraints = CONSTRAINTS | {"init": [StrOptions({"random"}), "array-like"]}
+
     def __init__(
         self,
         n_clusters: int = 8,
         *,
         init: Any = "random",
         n_init: Any = "auto",
-        max_iter: int = 1000,
+        max_iter: int | None = None,
         n_trials: int = 20,
         tenure: int = 15,
         keep: float = 0.95,
+        modes: Sequence[str] = ("threshold",),
+        improve: str | None = None,
+        packing: bool = False,
         refine: str | None = "lloyd",
         backend: BackendChoice = "auto",
         device: Devices = None,
@@ -305,6 +347,9 @@ class TabuSearchClustering(Clusterer):
         self.n_trials = n_trials
         self.tenure = tenure
         self.keep = keep
+        self.modes = modes
+        self.improve = improve
+        self.packing = packing
         self.refine = refine
         self.backend = backend
         self.device = device
@@ -317,7 +362,7 @@ class TabuSearchClustering(Clusterer):
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
         return ReassignmentSearch.checked(
             shape, k, init=self.init, max_iter=self.max_iter, n_trials=self.n_trials, tenure=self.tenure,
-            keep=self.keep, refine=self.refine, seed=seed,
+            keep=self.keep, modes=self.modes, improve=self.improve, packing=self.packing, refine=self.refine, seed=seed,
         )  # fmt: skip
 
     def _restarts(self) -> int:
@@ -334,10 +379,11 @@ class KMeans(Clusterer):
     Parameters
     ----------
     n_clusters : int, default=8
-    init : {"k-means++", "random"}, (n_clusters, n_features) centres or (n_clusters,) row numbers
-        K-Means++ is the greedy variant with 2 + ln(n_clusters) draws per centre, as in scikit-learn.
+    init : {"k-means++", "random"}, function, (n_clusters, n_features) centres or (n_clusters,) row numbers
+        K-Means++ is the greedy variant with 2 + ln(n_clusters) draws per centre, as in scikit-learn. A function is
+        called for each restart as `init(X, n_clusters, random_state=...)` and returns centres.
     n_init : int or "auto", default="auto"
-        Restarts, all run at once. "auto" is 10 for init="random" and 1 otherwise.
+        Restarts, all run at once. "auto" is 10 for init="random" or a function, and 1 otherwise.
     max_iter : int, default=300
     tol : float, default=0
         Stop when the centres together move less than `tol` times the mean variance of the features; 0
@@ -345,6 +391,7 @@ class KMeans(Clusterer):
     refine : {None, "hartigan"}, default=None
         "hartigan" continues after K-Means: samples move to another cluster, one at a time, until no such move
         lowers J. `n_iter_` and `trace_` are those of K-Means.
+    %(bounds)s
     %(execution)s
 
     Attributes
@@ -368,6 +415,9 @@ class KMeans(Clusterer):
         max_iter: int = 300,
         tol: float = 0.0,
         refine: str | None = None,
+        min_size: float | None = None,
+        max_size: float | None = None,
+        size: str = "count",
         backend: BackendChoice = "auto",
         device: Devices = None,
         random_state: Any = None,
@@ -382,6 +432,9 @@ class KMeans(Clusterer):
         self.max_iter = max_iter
         self.tol = tol
         self.refine = refine
+        self.min_size = min_size
+        self.max_size = max_size
+        self.size = size
         self.backend = backend
         self.device = device
         self.random_state = random_state
@@ -393,4 +446,4 @@ class KMeans(Clusterer):
     def _search(self, shape: Shape, k: int, seed: int) -> Search:
         return LloydSearch.checked(
             shape, k, init=self.init, max_iter=self.max_iter, tol=self.tol, refine=self.refine, seed=seed
-        )
+        ).within(self.min_size, self.max_size, self.size)

@@ -1,22 +1,45 @@
-"""Descriptions of the parameters and attributes that the estimators share."""
+"""The parameters and attributes that the estimators share: how they are described, and what scikit-learn checks."""
 
 from __future__ import annotations
 
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from gputabu.algorithms.seeding import METHODS
 from gputabu.core.docstrings import inserting
+
+#: What scikit-learn's K-Means checks, it checks here too, and raises its `InvalidParameterError`. None is allowed where
+#: it is the default. All other parameters are checked by the searches, as for the plain functions.
+CONSTRAINTS: dict[str, list[Any]] = {
+    "n_clusters": [Interval(Integral, 1, None, closed="left")],
+    "init": [StrOptions(set(METHODS)), callable, "array-like"],
+    "n_init": [StrOptions({"auto"}), Interval(Integral, 1, None, closed="left")],
+    "max_iter": [Interval(Integral, 1, None, closed="left")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "random_state": [Interval(Integral, 0, 2**64 - 1, closed="both"), np.random.RandomState, np.random.Generator],
+    "verbose": ["verbose"],
+}
 
 SHARED = {
     "target": """
         target : float, default=0
             J at which a restart stops.
         """,
-    "patience": """
-        patience : int, optional
-            Iterations without improvement after which a restart stops; by default a quarter of `max_iter`.
-        """,
     "max_time": """
         max_time : float, optional
-            Seconds after which the search stops with the best solution so far. Only then may two fits differ. The
-            refinement of the best solution may take another tenth of this time.
+            Seconds after which the search stops with the best solution so far; it uses them unless another limit is
+            set. Only then may two fits differ. Refining the best solution may take another tenth of this time.
+        """,
+    "bounds": """
+        min_size, max_size : int, optional
+            What a cluster must have at the least and may have at the most. `labels_` are then the best within these
+            bounds, and need not be those of the nearest centres, which `predict` returns: new samples are not bounded.
+        size : {"count", "weight"}, default="count"
+            Whether a size is the number of samples (of positive weight), or the sum of their weights, which are not
+            divided: bounds must then leave some room. See `docs/bounded-sizes.md`.
         """,
     "execution": """
         backend : {"auto", "cuda", "numba", "numpy"}, default="auto"

@@ -25,7 +25,7 @@ except ImportError:  # before 1.9
 class FitTasks:
     """The tasks of one fit, for the callbacks set on the estimator."""
 
-    def __init__(self, estimator: Any, max_iter: int, data: dict[str, Any]) -> None:
+    def __init__(self, estimator: Any, max_iter: int | None, data: dict[str, Any]) -> None:
         self.estimator, self.data = estimator, data
         self.fit = estimator._init_callback_context(max_subtasks=max_iter)
         self.fit.call_on_fit_task_begin(estimator=estimator, **data)
@@ -50,6 +50,6 @@ class FitTasks:
         return bool(task.call_on_fit_task_end(estimator=self.estimator, **self.data))
 
 
-def fit_tasks(estimator: Any, max_iter: int, data: dict[str, Any]) -> FitTasks | None:
+def fit_tasks(estimator: Any, max_iter: int | None, data: dict[str, Any]) -> FitTasks | None:
     """The tasks of a fit, if callbacks are set."""
     return FitTasks(estimator, max_iter, data) if getattr(estimator, "_skl_callbacks", None) else None

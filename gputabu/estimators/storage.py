@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    model : KMeans, TabuKMeans, QuantizedTabuKMeans, TabuSearchClustering, or a class derived from one of them
+    model : an estimator of gputabu, such as TabuKMeans, or of a class derived from one of them
         Fitted, with NumPy arrays. Its predictions equal those of the saved model, bit for bit.
 
     Raises
@@ -184,10 +184,10 @@ def _upgraded(name: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any
     relocation = parameters["neighbourhood"] == "relocation"
     removed = {"neighbourhood", *(("scope", "n_neighbors") if relocation else ())}
     current = {key: value for key, value in parameters.items() if key not in removed}
-    if relocation:
-        return name, current
     if current.get("patience", 0) is None:  # it meant a quarter of max_iter
         current["patience"] = max(1, current["max_iter"] // 4)
+    if relocation:
+        return name, current
     return "QuantizedTabuKMeans" if name == "TabuKMeans" else name, current
 
 

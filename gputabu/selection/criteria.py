@@ -107,6 +107,18 @@ def davies_bouldin(fit: Fit) -> float:
     return float(((spread[:, None] + spread) / apart).max(axis=1).mean())
 
 
+def pbm(fit: Fit, spread: float) -> float:
+    """The index of Pakhira, Bandyopadhyay and Maulik (2004); the largest is best.
+
+    `spread` is the sum of the distances of all points to their mean. It grows with the largest distance of two centres.
+    """
+    if not judges("davies_bouldin", fit.k, fit.weight):
+        return math.nan
+    within = float(fit.spreads.sum())
+    farthest = float(distances(fit.centers, fit.centers).max())
+    return (spread / within * farthest / fit.k) ** 2 if within > 0 else math.inf
+
+
 class Silhouette:
     """The mean silhouette over a sample of the points; the largest is best.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from gputabu.algorithms.restarts import announce
 from gputabu.backend import Devices, as_caller_array, as_caller_arrays, as_points, open_backend
 from gputabu.backend.arithmetic.fixed_point import Bounds
 from gputabu.backend.base import BackendBase
+from gputabu.backend.compiled_code import cheaper_without, remember
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
 from gputabu.core.results import Clustering
@@ -24,6 +26,8 @@ from gputabu.selection import criteria
 from gputabu.selection.criteria import LARGEST_IS_BEST, RELATIVE, Fit, Silhouette
 from gputabu.selection.sweep import METHODS, Plan, Sweep, SweepStep
 
+#: What is remembered of code that was compiled for it.
+NAME = "select_k"
 #: Sample size for silhouettes.
 SAMPLE = 2000
 #: Rows of a reference set drawn at once.
@@ -68,6 +72,23 @@ class KSelection:
     def labels(self) -> Any:
         """(N,) int32, of the recommended clustering."""
         return self.best.labels
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What to keep in mind about the recommended K, in sentences; often nothing."""
+        ks, said = self.table["n_clusters"], []
+        least = 2 if self.criterion in RELATIVE else 1  # that the criterion can judge
+        if len(ks) > 1 and self.n_clusters in (ks[0], ks[-1]) and self.n_clusters > least:
+            end, way = ("least", "smaller") if self.n_clusters == ks[0] else ("largest", "larger")
+            said.append(f"K = {self.n_clusters} is the {end} that was tried: {way} ones may be better still.")
+        others = {name: k for name, k in self.recommended.items() if k != self.n_clusters}
+        if others:
+            listed = ", ".join(f"{name} {k}" for name, k in others.items())
+            said.append(
+                f"Criteria disagree, as they often do ({listed}): look where J bends over K, and which of these "
+                "clusterings says something about the data."
+            )
+        return tuple(said)
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the criteria over K; see `gputabu.plotting.selection`."""
@@ -114,6 +135,8 @@ def select_k(
     criterion : str or sequence of str
         The criterion that decides. Of several the first decides, and the others are computed too. AIC, BIC,
         "calinski_harabasz" and "davies_bouldin" are always computed, the costly "silhouette" and "gap" on request.
+        `gputabu.GMeans` needs no values of K: it asks whether clusters look Gaussian. Take it where they are round
+        and apart, and a criterion elsewhere.
 
         - "bic", "aic" (least): the information criteria for spherical Gaussians of one variance and equal weight,
           −2L + p ln N and −2L + 2p with L = −N ln K − (N·d/2) (ln(2πJ/(N·d)) + 1) and p = K·d + 1. They
@@ -172,7 +195,10 @@ def select_k(
     asked = check_criteria(criterion, plan.ks, points.total_weight)
     check_int("references", references, 1)
     estimate = SweepEstimate(plan.ks, 1 + references * ("gap" in asked), restarts)
-    with open_backend(points, backend, device) as opened, monitor.opened(plan.ks[0], estimate):
+    clusters = sum(plan.ks) * plan.restarts * estimate.times
+    may_compile = backend != "auto" or not cheaper_without(points, NAME, clusters)
+    opening = partial(open_backend, backend=backend, device=device, compiled=may_compile)
+    with opening(points) as opened, monitor.opened(plan.ks[0], estimate):
         announce(points, plan.ks[-1], range(restarts), opened.name)
         steps = Sweep(opened, plan, monitor).run()
         measures = Measures(opened, seed, "silhouette" in asked)
@@ -182,15 +208,15 @@ def select_k(
             finished = replace(plan, ks=plan.ks[: len(steps)])
             reference_sets = (reference_points(points, opened.bounds, seed, number) for number in range(references))
             reference_inertias = [
-                values
-                for reference in reference_sets
-                if (values := inertias(reference, finished, backend, device, monitor))
+                values for reference in reference_sets if (values := inertias(reference, finished, opening, monitor))
             ]
             table["gap"], table["gap_error"] = criteria.gap(
                 np.maximum(table["inertia"], measures.least), reference_inertias
             )
         recommended = recommendations(table, points.total_weight)
         deciding = next((name for name in (*asked, "bic") if name in recommended), asked[0])
+        if opened.name == "numba":
+            remember(points, NAME)
         step = steps[plan.ks.index(recommended.get(deciding, plan.ks[0]))]
         best = replace(step.clustering, labels=opened.fetch_labels(opened.label(step.centers[None]), 0))
         return KSelection(
@@ -266,11 +292,11 @@ def reference_points(points: Points, bounds: Bounds, seed: int, number: int) -> 
     return Points.of(X, None if points.weights is None else np.concatenate(points.weights))
 
 
-def inertias(points: Points, plan: Plan, backend: str, device: Devices, monitor: Monitor) -> list[float]:
+def inertias(points: Points, plan: Plan, opening: Callable[[Points], BackendBase], monitor: Monitor) -> list[float]:
     """J for every K; empty if interrupted."""
     if monitor.halted:
         return []
-    with open_backend(points, backend, device) as opened:
+    with opening(points) as opened:
         least = criteria.least_inertia(opened.bounds, points.total_weight, points.dtype)
         values = [max(step.inertia, least) for step in Sweep(opened, plan, monitor).run()]
     return [] if monitor.halted else values

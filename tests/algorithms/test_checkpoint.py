@@ -106,12 +106,12 @@ NAMES = {
     ),
     "relocation": (
         {"search": "relocation", "init": "k-means++", "restarts": 3, "max_iter": 6, "patience": 3, "target": 0.0}
-        | {"candidates": 7, "tenure": 2, "go_back": 2, "returns": 2, "refine": "hartigan"},
+        | {"effort": None, "candidates": 7, "tenure": 2, "go_back": 2, "returns": 2, "refine": "hartigan"},
         ["seeds", "start", "search", "refine", "moves"],
     ),
     "relocation, to a target": (
-        {"search": "relocation", "init": "k-means++", "restarts": 2, "max_iter": 9, "patience": 2, "target": 140.0}
-        | {"candidates": 7, "tenure": 2, "go_back": 60, "returns": 20, "refine": "hartigan"},
+        {"search": "relocation", "init": "k-means++", "restarts": 2, "max_iter": 9, "patience": None, "target": 140.0}
+        | {"effort": None, "candidates": 7, "tenure": 2, "go_back": 60, "returns": 20, "refine": "hartigan"},
         ["seeds", "start", "search", "refine", "moves"],
     ),
     "K-Means": (
@@ -317,7 +317,7 @@ def test_a_checkpoint_cannot_hold_code(tmp_path):
         array = io.BytesIO()
         np.save(array, np.array([print], object))
         archive.writestr("a.npy", array.getvalue())
-        archive.writestr(checkpoints.HEAD, '{"version": 1, "identity": {"array": "a"}}')
+        archive.writestr(checkpoints.HEAD, f'{{"version": {checkpoints.VERSION}, "identity": {{"array": "a"}}}}')
     with pytest.raises(ValueError, match="does not hold what it claims to"):
         lloyd.run(X, 4, checkpoint=path)
     with zipfile.ZipFile(path, "w") as archive:
@@ -413,7 +413,7 @@ def test_a_killed_process_goes_on(name, compiled, processes, tmp_path):
         tally.tried("Fit killed and continued from its checkpoint", killed)
 
 
-#: Searches that version 0.1.0 left half-way.
+#: Searches that were left half-way, by the first program whose checkpoints have this version.
 LEFT = {
     "quantized": (quantized.search, {"restarts": 2, "max_iter": 20}),
     "relocation": (relocation.search, {"restarts": 2, "max_iter": 20}),
@@ -423,7 +423,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("name", LEFT)
-def test_what_the_first_version_left_goes_on(name, tmp_path):
+def test_what_was_left_goes_on(name, tmp_path):
     search, options = LEFT[name]
     points = (np.arange(60) * 37 % 61).reshape(30, 2) / 4.0
     options = {"X": points, "n_clusters": 4, "seed": 3, "backend": "numpy", **options}

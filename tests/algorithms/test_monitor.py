@@ -43,7 +43,7 @@ def test_every_iteration_in_order_and_the_same_bits(search, backend, iris):
         assert info.active.tolist() == going.tolist()
         np.testing.assert_array_equal(info.current, found.trace.current[going, t])
         assert info.done == (found.trace.n_iter <= t).sum()
-    assert course[-1].best <= np.nanmin(found.trace.current[:, 1:])
+    assert course[-1].best <= np.nanmin(found.trace.current[:, 1:]) * (1 + 2.0**-40)  # rounding is no improvement
     phases = [info.phase for info in told]
     assert phases == sorted(phases, key=["start", "search", "refine"].index)
     assert all(a.best >= b.best and a.elapsed <= b.elapsed for a, b in itertools.pairwise(told))
@@ -52,23 +52,22 @@ def test_every_iteration_in_order_and_the_same_bits(search, backend, iris):
 
 
 DEFAULTS = {
-    quantized.search: (400, 100, "lloyd", "random"),
-    relocation.search: (400, 100, "hartigan", "k-means++"),
-    lloyd.run: (300, None, None, "k-means++"),
+    quantized.search: ({"max_iter": 400, "patience": 100}, "lloyd", "random"),
+    relocation.search: ({"max_iter": None, "effort": 10.0}, "hartigan", "k-means++"),
+    lloyd.run: ({"max_iter": 300}, None, "k-means++"),
 }
 
 
 @pytest.mark.parametrize("search", DEFAULTS)
 def test_defaults(search, iris, monkeypatch):
     """What is not said is as the documentation has it, and what is said is what is done."""
-    max_iter, patience, refine, init = DEFAULTS[search]
+    limits, refine, init = DEFAULTS[search]
     told: list[Progress] = []
     plain = search(iris, 3, callback=told.append)
-    assert next(info.max_iter for info in told if info.phase == "search") == max_iter
-    said = {"patience": patience} if patience else {}
+    assert next(info.max_iter for info in told if info.phase == "search") == limits["max_iter"]
     spelled = search(
-        iris, 3, weights=None, init=init, restarts=1, max_iter=max_iter, refine=refine, seed=0, backend="auto",
-        device=None, labels_out=None, checkpoint=None, progress=False, callback=None, **said,
+        iris, 3, weights=None, init=init, restarts=1, refine=refine, seed=0, backend="auto",
+        device=None, labels_out=None, checkpoint=None, progress=False, callback=None, **limits,
     )  # fmt: skip
     same(plain, spelled)
     others = [search(iris, 9, seed=seed, max_iter=4) for seed in range(4)]

@@ -10,11 +10,15 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from conftest import same
 
 from gputabu import KMeans, QuantizedTabuKMeans, Stop, lloyd, quantized, relocation, select_k
 from gputabu.algorithms import progress_bar as bars
+from gputabu.algorithms.monitor import COMPILING, Monitor
+from gputabu.algorithms.progress import ProgressEstimate
+from gputabu.backend import compiled_code
 
 FIT = """
 import numpy as np
@@ -62,8 +66,8 @@ def test_a_terminal_of_80_columns_never_wraps():
     assert child.wait() == 0, out.decode()
     drawn = [part for part in out.decode().replace("\n", "\r").split("\r") if part.startswith("|")]
     assert drawn and all(len(part) <= 80 for part in drawn)
-    assert any("/100000, best J " in part and part.endswith(" left") for part in drawn)
-    assert "30/30 restarts, 00:0" in drawn[-1] and "left" not in drawn[-1]
+    assert any("/100000, best J " in part and part.endswith(" to max_time") for part in drawn)
+    assert "30/30 restarts, 00:0" in drawn[-1] and " to " not in drawn[-1]
     messages = [line for line in out.decode().splitlines() if "gputabu: " in line]
     assert len(messages) == 2 and all(line.rsplit("\r", 1)[-1].startswith("gputabu: ") for line in messages)
 
@@ -71,18 +75,75 @@ def test_a_terminal_of_80_columns_never_wraps():
 def test_without_a_terminal_a_line_every_few_seconds(monkeypatch, capsys, iris, backend):
     monkeypatch.setattr("gputabu.algorithms.monitor.INTERVAL", 0.0)
     monkeypatch.setattr(bars, "LINE_INTERVAL", 0.0)
+    monkeypatch.setattr("gputabu.algorithms.monitor.EVIDENCE", 0.0)
     found = quantized.search(iris, 3, restarts=2, max_iter=30, backend=backend, progress=True)
     same(found, quantized.search(iris, 3, restarts=2, max_iter=30, backend=backend))
     out, err = capsys.readouterr()
     assert out == ""
     for line in err.splitlines():
-        assert line.startswith(("gputabu: iteration ", "gputabu: refining, iteration "))
+        assert line.startswith(("gputabu: iteration ", "gputabu: refining, iteration ", "gputabu: compiling for"))
     if backend == "numpy":
         first = "gputabu: iteration 1 of 30, best J "
         assert err.startswith(first) and ", 0 of 2 restarts, 00:0" in err.splitlines()[0]
     monkeypatch.setattr(bars, "LINE_INTERVAL", 1000.0)
     quantized.search(iris, 3, max_iter=30, backend=backend, progress=True)
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.removeprefix(f"gputabu: {COMPILING}\n") == ""
+
+
+@pytest.mark.numba
+def test_compiling_is_told_of():
+    from gputabu.backend.numba.kernels.jit import compiled, inner
+
+    @inner
+    def twice(x):
+        return 2 * x
+
+    told = []
+    with compiled_code.listening(told.append):
+        assert compiled(lambda x: twice(x) + 1)(3) == 7
+    assert told == [True, False]  # once, also of what is compiled within
+    compiled(lambda x: x + 1)(1)
+    assert len(told) == 2
+
+
+class Shown:
+    """A bar that keeps what it was told."""
+
+    def __init__(self):
+        self.said, self.left = [], []
+
+    def show(self, fraction, text, left, limit=""):
+        self.left.append((left, limit))
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def test_the_time_left_is_that_of_the_search(monkeypatch):
+    """Not of what was compiled, read or seeded before, and not from a moment's evidence."""
+    now = [100.0]
+    monkeypatch.setattr("gputabu.algorithms.monitor.time.perf_counter", lambda: now[0])
+    monitor, bar = Monitor(), Shown()
+    with monitor.opened(5, ProgressEstimate(1, 1000)):
+        monitor._bar = bar
+        next(iter(monitor.batches([[0]])))
+        now[0] += 30  # seeds
+        monitor.begin_phase("start", 300)
+        now[0] += 30
+        monitor.begin_phase("search", 1000)
+        compiled_code.tell(True)
+        now[0] += 60
+        compiled_code.tell(False)
+        one, cost, going = np.array([0]), np.array([9.0]), np.array([False])
+        for iteration in (1, 10, 100):
+            now[0] = 220 + iteration * 0.01
+            monitor._shown = -math.inf
+            monitor.report(iteration, one, cost, cost, going)
+        monitor._bar = None
+    assert bar.said == [COMPILING]
+    assert bar.left[:2] == [(math.inf, "max_iter")] * 2
+    assert bar.left[2] == (pytest.approx(9.0), "max_iter")
+    assert bars.duration(100) == "01:40" and bars.duration(1e6) == "more than a day"
 
 
 @pytest.mark.numba

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from problems import draw_problem
 
 from gputabu import Points, Stop, TabuSearchClustering, lloyd, reassignment
-from gputabu.algorithms.reassignment import Plan
+from gputabu.algorithms import reassignment_loop
+from gputabu.algorithms.reassignment_loop import Course, Plan
 from gputabu.backend import open_backend
 from gputabu.backend.arithmetic.fixed_point import Totals
 from gputabu.backend.contract import TrialBatch
@@ -40,14 +41,16 @@ def test_four_points_by_hand(backend):
 def path_of(points, k, plan, seed, restart, backend, start=None):
     """Labelling, J and J_b after every iteration of one restart."""
     with open_backend(points, backend) as opened:
-        lot = TrialBatch(k, seed, np.array([restart], np.uint64), 0, 1, 0, None if start is None else np.int32(start))
-        state = reassignment.begin(opened, lot, plan)
+        given = None if start is None else np.array([start], np.int32)
+        lot = TrialBatch(k, seed, np.array([restart], np.uint64), 0, 1, 0, given)
+        state = reassignment_loop.begin(opened, lot, plan, Course())
         seen = [(opened.fetch_labels(state.labels, 0).tolist(), state.cost[0], state.best_cost[0])]
         for iteration in range(1, plan.max_iter + 1):
-            lot = TrialBatch(k, seed, lot.restarts, iteration, plan.n_trials, plan.limit)
-            state = reassignment.step(opened, state, lot)
+            trials = reassignment_loop.prepared(opened, state, lot, plan, iteration)
+            state = reassignment_loop.step(opened, state, trials, plan)
             seen.append((opened.fetch_labels(state.labels, 0).tolist(), state.cost[0], state.best_cost[0]))
-        return [list(column) for column in zip(*seen, strict=True)], opened.fetch_labels(state.best_labels, 0).tolist()
+        best = reassignment_loop.best_labels(opened, state, plan)
+        return [list(column) for column in zip(*seen, strict=True)], opened.fetch_labels(best, 0).tolist()
 
 
 def check_against_oracle(X, k, backend, *, weights=None, start=None, chunk_rows=None, seed=0, restart=0, **options):
@@ -121,12 +124,12 @@ def test_aspiration():
     cost = np.array([[5.0, 3.0, 4.0]] * 5)
     tabu = np.array([[0, 1, 0], [0, 1, 0], [0, 1, 0], [1, 1, 1], [0, 0, 1]], bool)
     best = np.array([3.5, 3.0, 3.0 + 1e-14, 2.0, 1.0])
-    assert reassignment.accept(cost, tabu, best, 1e-12).tolist() == [1, 2, 2, -1, 1]
+    assert reassignment_loop.accept(cost, tabu, best, 1e-12).tolist() == [1, 2, 2, -1, 1]
 
 
 def test_ties_go_to_the_lowest_trial():
     cost = np.array([[2.0, 1.0 + 1e-14, 1.0], [np.inf, 0.0, 0.0]])
-    assert reassignment.accept(cost, np.zeros((2, 3), bool), np.ones(2), 1e-12).tolist() == [1, 1]
+    assert reassignment_loop.accept(cost, np.zeros((2, 3), bool), np.ones(2), 1e-12).tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -262,14 +265,14 @@ def test_restarts_from_given_labels_differ(iris):
 
 
 def test_ctrl_c_keeps_the_best_so_far(iris, monkeypatch, backend):
-    step, count = reassignment.step, iter(range(100))
+    step, count = reassignment_loop.step, iter(range(100))
 
     def pressing(*args):
         if next(count) == 3:
             signal.raise_signal(signal.SIGINT)
         return step(*args)
 
-    monkeypatch.setattr(reassignment, "step", pressing)
+    monkeypatch.setattr(reassignment_loop, "step", pressing)
     found = reassignment.search(iris, 3, restarts=2, max_iter=30, n_trials=5, backend=backend)
     assert (found.stop, found.n_iter) == (Stop.INTERRUPTED, 4)
     monkeypatch.undo()
@@ -342,11 +345,14 @@ extern "C" __global__ void words(word* out, word step, word purpose, word seed, 
         np.testing.assert_array_equal(wanted, np.random.Philox(key=key, counter=counter).random_raw(64))
 
 
+MODES = {"improve": "hartigan", "modes": ("divide", "mutation"), "n_trials": 3}
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(GPU != "hostcuda", reason="changes what only hostcuda can: threads, memory")
-@pytest.mark.parametrize("k", [3, 60])
+@pytest.mark.parametrize(("k", "more"), [(3, {}), (60, {}), (3, MODES)], ids=["3", "60", "modes"])
 @pytest.mark.one_device
-def test_cuda_under_stress(k):
+def test_cuda_under_stress(k, more):
     """Any order of threads, no races, totals in shared memory or not, points that are streamed, no leak."""
     import gc
 
@@ -354,8 +360,8 @@ def test_cuda_under_stress(k):
 
     control = cupy._hostcuda
     before = vars(control.settings).copy()
-    X = blobs(3001, 24, 4, dtype=np.float32)
-    options = {"restarts": 2, "max_iter": 2, "n_trials": 9}
+    X = blobs(501 if more else 3001, 5 if more else 24, 4, dtype=np.float32)
+    options = {"restarts": 2, "max_iter": 2, "n_trials": 9, **more}
     wanted = reassignment.search(X, k, backend="numpy", **options)
     try:
         control.set_check(True, global_races=True)
@@ -367,11 +373,12 @@ def test_cuda_under_stress(k):
         same(reassignment.search(X, k, backend="cuda", **options), wanted)
         gc.collect()
         assert control.leaked_bytes() == 0
-        control.settings.memory = 330_000 if k == 3 else 1_000_000
-        with open_backend(Points.of(X), "cuda") as opened:
-            streamed = opened.chunks.resident is None
-        same(reassignment.search(X, k, backend="cuda", **options), wanted)
-        assert streamed or k != 3
+        if not more:
+            control.settings.memory = 330_000 if k == 3 else 1_000_000
+            with open_backend(Points.of(X), "cuda") as opened:
+                streamed = opened.chunks.resident is None
+            same(reassignment.search(X, k, backend="cuda", **options), wanted)
+            assert streamed or k != 3
     finally:
         vars(control.settings).update(before)
         control.set_seed(0)

@@ -254,7 +254,9 @@ def test_stops(iris, backend):
     assert stop(target=1e9) == (Stop.TARGET, 0)
     reached, iterations = stop(target=58.0, max_iter=300)
     assert reached is Stop.TARGET and iterations < 300
-    assert stop(max_iter=7) == stop(max_iter=7, patience=1)
+    assert stop(max_iter=7) == (Stop.MAX_ITER, 7)
+    assert stop(max_iter=7, patience=1)[0] is Stop.PATIENCE
+    assert stop()[0] is Stop.EFFORT
     assert stop(max_time=0.0)[0] is Stop.MAX_TIME
     assert stop(max_time=0.2, max_iter=10**5, patience=10**5)[0] is Stop.MAX_TIME
 

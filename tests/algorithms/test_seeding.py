@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import sklearn.cluster
 from conftest import blobs
 
-from gputabu import Points
+import gputabu
+from gputabu import KMeans, Points, QuantizedTabuKMeans, TabuKMeans, lloyd
 from gputabu.algorithms import seeding
 from gputabu.backend import open_backend
 from gputabu.core import random as draws
@@ -134,3 +136,35 @@ def test_merging_centres():
     assert merged.ravel().tolist() == [pytest.approx(51 / 8)]
     assert added == pytest.approx(np.average((np.array([0, 1, 10]) - 51 / 8) ** 2, weights=[2, 1, 5]) * 8)
     np.testing.assert_array_equal(centers, [[0.0], [1.0], [10.0], [20.0]])  # untouched
+
+
+def first_rows(X, n_clusters, random_state):
+    return X[random_state.permutation(len(X))[:n_clusters]]
+
+
+@pytest.mark.parametrize("model", [KMeans, TabuKMeans, QuantizedTabuKMeans])
+def test_a_function_makes_the_centres_of_every_restart(model, iris, backend):
+    """As in scikit-learn: called with X, K and a random state, once for each of ten restarts."""
+    asked = []
+
+    def init(X, n_clusters, random_state):
+        asked.append((X.shape, X.dtype, n_clusters))
+        return first_rows(X, n_clusters, random_state)
+
+    found = model(3, init=init, random_state=5, max_iter=10, backend=backend).fit(iris)
+    assert asked == [((150, 4), np.float64, 3)] * 10 and len(found.inertias_) == 10
+    again = model(3, init=init, random_state=5, max_iter=10, backend="numpy").fit(iris)
+    np.testing.assert_array_equal(found.inertias_, again.inertias_)
+    rows = np.random.RandomState(np.array([5, found.restart_], np.uint64).view(np.uint32)).permutation(150)[:3]
+    alone = model(3, init=iris[rows], random_state=5, max_iter=10, backend="numpy").fit(iris)
+    assert alone.inertias_[0] == found.inertia_ or model is not KMeans
+    assert sklearn.cluster.KMeans(3, init=init).fit(iris).n_iter_  # it takes the same function
+
+
+def test_functions_that_return_no_centres(iris, tmp_path):
+    for made, said in (([[1.0]], r"shape \(1, 1\)"), ([0, 1], "it must be centres of shape")):
+        with pytest.raises(ValueError, match=said):
+            lloyd.run(iris, 2, init=lambda *_, random_state, made=made: made)
+    np.save(tmp_path / "a.npy", iris)
+    with pytest.raises(ValueError, match="init is a function, which would need all of X in memory"):
+        lloyd.run(gputabu.chunked(tmp_path / "a.npy", chunk_bytes=320), 2, init=first_rows)

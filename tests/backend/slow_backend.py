@@ -11,12 +11,23 @@ import operator
 
 import numpy as np
 
-from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB, NOISE, ON_CENTER
+from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB, NEVER, NOISE, ON_CENTER
 from gputabu.backend.arithmetic.fixed_point import Bounds, Grid, Totals
 from gputabu.backend.arithmetic.keys import NOBODY
+from gputabu.backend.arithmetic.powers import TERM, Exponent, Fuzzifier, by_series
 from gputabu.backend.arithmetic.rules import masses, slack
+from gputabu.backend.arithmetic.transport import Measure
 from gputabu.backend.base import BackendBase
-from gputabu.backend.contract import FAR, Assignment, Moves, NearestTwo, SurveyPartial, TrialBatch
+from gputabu.backend.contract import (
+    FAR,
+    ROW_BITS,
+    Assignment,
+    Moves,
+    NearestTwo,
+    SurveyPartial,
+    Transfers,
+    TrialBatch,
+)
 from gputabu.core import random
 from gputabu.core.random import Purpose
 from gputabu.data.points import Points
@@ -39,6 +50,14 @@ def limbs(value: float, exponent: int, count: int) -> list[int]:
         if i + 1 < count:
             value = (value - found[-1]) * 2.0**LIMB
     return found
+
+
+def raised(x: float, p: Exponent) -> float:
+    """x^p: as products and roots, or by series."""
+    if p.whole < 0:
+        return float(by_series(np.array([x]), p.value)[0])
+    factors = [x] * p.whole + [math.sqrt(x)] * p.half + [math.sqrt(math.sqrt(x))] * p.quarter
+    return math.prod(factors)
 
 
 class SlowBackend(BackendBase):
@@ -226,9 +245,13 @@ class SlowBackend(BackendBase):
     # -- single moves ------------------------------------------------------------------------------
 
     def find_moves(self, centers: np.ndarray, totals: np.ndarray, labels: np.ndarray) -> Moves:
-        found, mass, allowance = [], masses(self.grid, totals).tolist(), slack(self.bounds)
+        return self.moves_between(centers, masses(self.grid, totals), labels)
+
+    def moves_between(self, centers: np.ndarray, mass: np.ndarray, labels: np.ndarray) -> Moves:
+        """The moves of points by Hartigan's rule, with the masses (R, 2, K)."""
+        found, allowance = [], slack(self.bounds)
         for r, each in enumerate(centers.tolist()):
-            to_leave, to_enter = mass[r]
+            to_leave, to_enter = mass[r].tolist()
             for i, x in enumerate(self.X):
                 a, w = int(labels[r, i]), self.w[i]
                 rest = to_leave[a] - w
@@ -243,6 +266,28 @@ class SlowBackend(BackendBase):
                     found.append((r, i, a, b))
         columns = np.array(found, np.int64).reshape(-1, 4).T
         return Moves(columns[0], columns[1], columns[2].astype(np.int32), columns[3].astype(np.int32))
+
+    # -- bounded sizes -----------------------------------------------------------------------------
+
+    def transfers_partial(self, centers, labels, prices, sources, count: int, measure: Measure) -> Transfers:
+        k = len(centers)
+        value, row = np.full((len(sources), k, count), NEVER), np.full((len(sources), k, count), -1)
+        sizes, pairs = np.zeros(k, np.int64), {}
+        for i, (x, w) in enumerate(zip(self.X, self.w, strict=True)):
+            squares = [squared(x, c) for c in centers.tolist()]
+            costs = [int(np.rint((s * w if measure.weighted else s) * measure.scale)) for s in squares]
+            if prices is not None:
+                charged = squares if w == 0 else [cost + int(price) for cost, price in zip(costs, prices, strict=True)]
+                labels[0, i] = charged.index(min(charged))
+            a = int(labels[0, i])
+            sizes[a] += int(np.rint(w * measure.unit)) if measure.unit else w > 0
+            for b in range(k if w > 0 else 0):
+                pairs.setdefault((a, b), []).append((costs[b] - costs[a], i))
+        for s, a in enumerate(sources.tolist()):
+            for b in set(range(k)) - {a}:
+                for m, pair in enumerate(sorted(pairs.get((a, b), []))[:count]):
+                    value[s, b, m], row[s, b, m] = pair
+        return Transfers(value, row, sizes)
 
     # -- relocation --------------------------------------------------------------------------------
 
@@ -305,15 +350,38 @@ class SlowBackend(BackendBase):
     def trial(self, labels: np.ndarray, trials: TrialBatch, r: int, t: int) -> np.ndarray:
         """The labels of one trial, (N,)."""
         if trials.given is not None:
-            return trials.given
-        first = t * trials.pitch(self.n) + trials.first
-        restart, new = int(trials.restarts[r]), labels[r].copy()
-        words = random.words(trials.seed, restart, self.n, purpose=Purpose.TRIAL, step=trials.step, first=first)
-        for i, word in enumerate(words.tolist()):
-            if word >= trials.limit:
+            return trials.given[min(r, len(trials.given) - 1)]
+        new = labels[r].copy()
+        if trials.cuts is not None:
+            gone, into, cut = trials.cuts[r, t].tolist()
+            here, there = trials.pairs[r, t].tolist()
+            for i, old in enumerate(labels[r].tolist()):
+                if old == gone:
+                    new[i] = into
+                elif old == cut and squared(self.X[i], there) < squared(self.X[i], here):
+                    new[i] = gone
+            return new
+        for i, word in enumerate(self.trial_words(trials, r, t)):
+            if word >= trials.limit and trials.centers is not None:
+                new[i] = self.by_distance(self.X[i], trials.centers[r].tolist(), word & 0xFFFFFFFF)
+            elif word >= trials.limit:
                 others = [k for k in range(trials.k) if k != labels[r, i]] or [0]
                 new[i] = others[(word & 0xFFFFFFFF) * len(others) >> 32]
         return new
+
+    def trial_words(self, trials: TrialBatch, r: int, t: int) -> list[int]:
+        first, restart = t * trials.pitch(self.n) + trials.first, int(trials.restarts[r])
+        words = random.words(trials.seed, restart, self.n, purpose=Purpose.TRIAL, step=trials.step, first=first)
+        return words.tolist()
+
+    def by_distance(self, x, centers, low: int) -> int:
+        """A label drawn by distance."""
+        reach = [math.sqrt(squared(x, c)) for c in centers]
+        running, sums = 0.0, []
+        for each in reach:
+            running += (1.5 * max(reach) - each) + 0.5
+            sums.append(running)
+        return next(k for k, each in enumerate(sums) if each > running * (low * 2.0**-32))
 
     def evaluate_trials_partial(self, labels: np.ndarray, trials: TrialBatch) -> tuple[np.ndarray, np.ndarray]:
         r, t = len(labels), trials.n_trials
@@ -337,3 +405,92 @@ class SlowBackend(BackendBase):
         for r in np.flatnonzero(better):
             best[r] = labels[r]
         return found
+
+    def evaluate_steps_partial(self, centers: np.ndarray, moves, trials: TrialBatch):
+        (s, k, _), new = centers.shape, self.label(centers)
+        if moves is not None:
+            between, mass = moves
+            made = self.moves_between(between, mass, new)
+            new[made.restart, made.row] = made.target
+        totals = self.change(self.blank_labels(s), new, k).totals
+        words = random.words(trials.seed, 0, 2 * self.n, purpose=Purpose.PRINT, first=2 * trials.first).tolist()
+        sums = [[sum(map(operator.mul, each, words[half::2])) % 2**64 for half in (0, 1)] for each in new.tolist()]
+        return totals, np.array(sums, np.uint64)
+
+    def member_keys_partial(self, labels: np.ndarray, clusters: np.ndarray, trials: TrialBatch) -> np.ndarray:
+        found = np.empty((*clusters.shape, 2), np.uint64)
+        for r, t in np.ndindex(*clusters.shape):
+            words = self.trial_words(trials, r, t)
+            mine = [i for i in range(self.n) if labels[r, i] == clusters[r, t] and self.w[i] > 0]
+            keys = [words[i] >> ROW_BITS << ROW_BITS | i + trials.first for i in mine]
+            found[r, t] = min(keys, default=2**64 - 1), max(keys, default=0)
+        return found
+
+    # -- splits ------------------------------------------------------------------------------------
+
+    def split_assign(self, children: np.ndarray, parents: np.ndarray, labels: np.ndarray) -> Assignment:
+        new = np.empty_like(labels)
+        for r, i in np.ndindex(*labels.shape):
+            one, two = children[r, parents[r, i]].tolist()
+            new[r, i] = 2 * parents[r, i] + (squared(self.X[i], two) < squared(self.X[i], one))
+        return self.change(labels, new, 2 * children.shape[1])
+
+    def along(self, i: int, center: np.ndarray, axis: np.ndarray) -> float:
+        """⟨x − c, a⟩, added in order."""
+        total = 0.0
+        for x, c, a in zip(self.X[i], center.tolist(), axis.tolist(), strict=True):
+            total += (x - c) * a
+        return total
+
+    def axis_partial(self, centers: np.ndarray, axes: np.ndarray, labels: np.ndarray, exponent: int) -> np.ndarray:
+        sums = np.zeros((2, *centers.shape), np.int64)
+        for r, i in np.ndindex(*labels.shape):
+            k = labels[r, i]
+            if axes[r, k].any():
+                length = self.along(i, centers[r, k], axes[r, k])
+                for j, (x, c) in enumerate(zip(self.X[i], centers[r, k].tolist(), strict=True)):
+                    sums[:, r, k, j] += limbs((x - c) * length * self.w[i], exponent, 2)
+        return sums
+
+    def histogram_partial(self, centers, axes, labels, slots, n_slots: int, bins: int) -> np.ndarray:
+        weighted = self.points.weights is not None
+        sums = np.zeros((2 if weighted else 1, n_slots, bins), np.int64)
+        for r, i in np.ndindex(*labels.shape):
+            k = labels[r, i]
+            if slots[r, k] >= 0:
+                place = self.along(i, centers[r, k], axes[r, k]) + bins / 2
+                at = bins - 1 if place >= bins else int(place) if place > 0 else 0
+                sums[:, slots[r, k], at] += limbs(self.w[i], self.grid.weight, 2) if weighted else [1]
+        return sums
+
+    # -- fuzzy memberships -------------------------------------------------------------------------
+
+    def shares(self, i: int, centers: list, m: Fuzzifier) -> tuple[list[float], float]:
+        """u of a point, and its share of J but for the weight."""
+        squares = [squared(self.X[i], c) for c in centers]
+        least = min(squares)
+        g = [raised(least / s if s != least else 1.0, m.ratio) for s in squares]
+        total = 0.0
+        for each in g:
+            total += each
+        return [each * (1.0 / total) for each in g], least / raised(total, m.total)
+
+    def fuzzy_partial(self, centers: np.ndarray, m: float, exponent: int) -> tuple[np.ndarray, np.ndarray]:
+        r, k, d = centers.shape
+        sums, costs = np.zeros((r, k, d + 1), object), np.zeros((3, r), np.int64)
+        offset, bits = self.grid.offset.tolist(), [*self.grid.coordinate.tolist(), self.grid.weight]
+        for one, each in enumerate(centers.tolist()):
+            for i, x in enumerate(self.X):
+                u, cost = self.shares(i, each, Fuzzifier.of(m))
+                costs[:, one] += limbs(cost * self.w[i], exponent, 3)
+                moved = [(a - o) * math.ldexp(1.0, TERM - e) for a, o, e in zip(x, offset, bits[:-1], strict=True)]
+                moved.append(math.ldexp(1.0, TERM - bits[-1]))
+                for a in range(k):
+                    share = raised(u[a], Fuzzifier.of(m).share) * self.w[i]
+                    for j, column in enumerate(moved):
+                        sums[one, a, j] += int(np.rint(share * column))
+        return np.stack([sums >> LIMB, sums & ((1 << LIMB) - 1)]).astype(np.int64), costs
+
+    def memberships(self, centers: np.ndarray, m: float) -> np.ndarray:
+        rows = [self.shares(i, centers.tolist(), Fuzzifier.of(m))[0] for i in range(self.n)]
+        return np.array(rows, self.points.dtype)

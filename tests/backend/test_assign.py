@@ -125,3 +125,25 @@ def test_shared_memory_is_that_of_the_kernel(monkeypatch):
     monkeypatch.setattr(shapes, "assign_points", lambda d, real: 2)
     with pytest.raises(cupy._hostcuda.Violation, match="shared"):
         passes("cuda", X, (X[None, :5].astype(float),))
+
+
+@pytest.mark.parametrize(("dtype", "d"), [(np.float32, 1), (np.float32, 2), (np.float32, 6), (np.float64, 2)])
+@pytest.mark.one_device
+def test_labels_that_hardly_stand(dtype, d):
+    """Points beside the middle of two centres that move by less and less: some labels change, most only nearly do."""
+    rng = np.random.default_rng(6)
+    centers = rng.normal(size=(2, 11, d))
+    middles = (centers[0, rng.integers(11, size=1500)] + centers[0, rng.integers(11, size=1500)]) / 2
+    X = (middles + rng.choice([0, 1e-7, 1e-5], size=(1500, 1)) * rng.normal(size=(1500, d))).astype(dtype)
+    moves = [centers + scale * rng.normal(size=centers.shape) for scale in (0, 1e-9, 1e-7, 1e-6, 1e-4, 0)]
+    equal(X, moves)
+
+
+@pytest.mark.parametrize(("d", "r"), [(1, 1), (2, 3), (8, 1), (8, 3)])
+@pytest.mark.one_device
+def test_queues(d, r):
+    """Several tiles of a warp, of which none, a few, a third, all and again a few points change."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(6100, d)).astype(np.float32)
+    first = rng.normal(size=(r, 9, d))
+    equal(X, (first, first, first + 0.02, first + 0.5, first[:, ::-1].copy(), first[:, ::-1] + 0.01))

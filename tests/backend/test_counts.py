@@ -20,7 +20,7 @@ def found(tmp_path_factory):
     file = tmp_path_factory.mktemp("counts") / "counts.json"
     command = [ROOT / "tests" / "hostcuda" / "run", sys.executable, ROOT / "benchmarks" / "counts.py"]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command += ["--n", "20000", "--json", file]
+    command += ["--n", "8000", "--json", file]
     done = subprocess.run(command, env=os.environ | {"PYTHONPATH": path}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(file.read_text())
@@ -44,9 +44,8 @@ def test_host_stays_out_of_the_loop(found, restarts):
 
 def test_restarts_share_the_reads_of_x(found):
     one = found["iteration"]["1"]["reads_of_x"]
-    assert one == pytest.approx(2, abs=0.01)  # once to assign, once to survey
-    # Eight restarts have two centres in some clusters, whose points are in doubt and are read again by each of them.
-    assert found["iteration"]["8"]["reads_of_x"] <= 8 * 3
+    assert one == pytest.approx(2, abs=0.02)  # once to assign, once to survey
+    assert found["iteration"]["8"]["reads_of_x"] <= one + 0.1
 
 
 def test_paper_sized_data_takes_few_launches(found):
@@ -55,8 +54,7 @@ def test_paper_sized_data_takes_few_launches(found):
 
 def test_passes_are_coalesced(found):
     rows = {(row["kernel"], row["d"]): row["ratio"] for row in found["coalescing"]}
-    assert {("assign_tensor", 16), ("survey", 16)} <= rows.keys()
-    for (kernel, _), ratio in rows.items():
-        assert kernel not in ("assign", "survey") or 0.5 < ratio <= found["sector_limit"]
-    # Of two passes, the first changes all labels: those points are read again, to add them to the totals.
-    assert 0.5 < rows["assign_tensor", 16] <= found["sector_limit"] + 0.5
+    assert {("assign_resident", 16), ("survey", 16)} <= rows.keys()
+    for (kernel, d), ratio in rows.items():
+        if kernel in ("assign", "assign_resident", "survey") and d != 8:  # counted with the first pass, of a relocation
+            assert 0.5 < ratio <= found["sector_limit"]

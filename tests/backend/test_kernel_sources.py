@@ -88,10 +88,22 @@ def test_row_12_lines_keep_their_numbers():
 # ---- PTX
 
 #: Kernels that may fuse a product and a sum in float64: fast distances, whose error is bounded, and their centres.
-#: In everything else the order and the rounding of every operation are those of the NumPy twin.
+#: In everything else the order and the rounding of every operation are those of the NumPy twin. The survey fuses what
+#: rounds once anyway, as its factors are powers of two.
 FUSED = {
-    "float": {"fast_centers", "half_centers", "step", "neighbours_step", "lloyd_step", "block_search"},  # make_fast
+    "float": {
+        "fast_centers",
+        "half_centers",
+        "step",
+        "neighbours_step",
+        "lloyd_step",
+        "block_search",
+        "survey",
+        "reassign",
+        "swap_gains",
+    },
     "double": {
+        "survey",
         "fast_centers",
         "half_centers",
         "step",
@@ -99,8 +111,11 @@ FUSED = {
         "lloyd_step",
         "block_search",
         "assign",
+        "assign_resident",
         "assign_tiled",
         "nearest_two",
+        "reassign",
+        "swap_gains",
     },
 }
 

@@ -203,6 +203,7 @@ def test_single_moves_leave_the_host_alone():
 def relocated(X, weights, centers, backend, monitor=None, **options):
     monitor = monitor or Monitor()
     given = {"max_iter": 12, "patience": 9, "target": 0.0, "tenure": 2, "candidates": 3, "go_back": 4, "returns": 2}
+    given |= {"max_passes": np.full(len(centers), 2**31 - 1), "calm": 0}
     numbers = np.arange(5, 5 + len(centers), dtype=np.uint64)
     settings = RelocationSettings(**{**given, **options}, seed=7, numbers=numbers, monitor=monitor)
     with open_backend(Points.of(X, weights), backend) as opened:
@@ -234,7 +235,16 @@ def test_relocation(never_relocated_by_passes, dtype, weighted, restarts):
     X = blobs(300, 3, 5, seed=3, dtype=dtype)
     weights = RNG(0).random(len(X)) * (np.arange(len(X)) % 7 > 0) if weighted else None
     stops = set()
-    for k, options in ((2, {"go_back": 1}), (7, {"patience": 3}), (7, {"max_iter": 1}), (12, {"tenure": 0})):
+    few = {"max_passes": 9 + np.arange(restarts)}
+    cases = (
+        (7, {"calm": 3}),
+        (7, few),
+        (2, {"go_back": 1}),
+        (7, {"patience": 3}),
+        (7, {"max_iter": 1}),
+        (12, {"tenure": 0}),
+    )
+    for k, options in cases:
         centers = starts(X, k, restarts)
         expected = relocated(X, weights, centers, "numpy", **options)
         equal_runs(relocated(X, weights, centers, "cuda", **options), expected)
@@ -381,3 +391,17 @@ def test_several_neighbours_leave_the_host_alone():
         counts.append([stats["copies"]["device_to_host"]["count"], stats["synchronisations"], stats["allocations"]])
     copies, waits, allocations = np.subtract(counts[1], counts[0])
     assert (copies, waits, allocations) == (2, 2, 0)
+
+
+@hostcuda
+@pytest.mark.device("a100")
+def test_centres_are_fetched_by_a_launch_of_their_own(monkeypatch):
+    """Where they are many numbers, and tensor cores multiply; also behind the end of a restart."""
+    from gputabu.backend.cuda import search
+
+    monkeypatch.setattr(search, "GATHERED", 0)
+    monkeypatch.setattr(search.DeviceSearch, "fits_a_launch", False)
+    X = blobs(300, 17, 5, seed=4, dtype=np.float32)
+    means = rows(X, 5, 3)
+    options = {"n_neighbors": 1, "patience": 6, "max_iter": 40}
+    equal_searches(explored(X, None, means, "cuda", **options), explored(X, None, means, "numpy", **options))

@@ -14,7 +14,7 @@ from conftest import GPU
 
 ROOT = pathlib.Path(__file__).parents[2]
 #: Architectures that get every form of every kernel; the others, kin of these, get fewer.
-FULL, FEW = (70, 80, 90, 120), (75, 86, 89, 100)
+FULL, FEW = (70, 80, 90, 120), (75, 86, 100)
 
 
 def nvrtc_installed() -> bool:
@@ -41,6 +41,25 @@ def test_compiles_without_spilling(arch):
     if GPU == "hostcuda":
         for usage in usages:
             check_static_shared(usage)
+
+
+@pytest.mark.skipif(not nvrtc_installed(), reason="NVRTC is not installed: pip install 'gputabu[kernels]'")
+@pytest.mark.parametrize("file", ["assign.cu", "assign_tensor.cu", "relocation.cu", "tabu_argmin.cu"])
+def test_sm_89_has_the_machine_code_of_sm_86(file):
+    """So that what is found of one holds for the other. In a process of its own, as above."""
+    program = f"""
+import sys
+sys.path[:0] = [{str(ROOT / "benchmarks")!r}, {str(ROOT / "tests" / "hostcuda")!r}, {str(ROOT)!r}]
+import nvrtc
+from gputabu.backend.cuda import diagnosis
+form = next(form for form in diagnosis.variants((16,)) if form[0] == {file!r})
+one, other = (nvrtc.machine_code(nvrtc.Nvrtc(), arch, form, "float") for arch in (86, 89))
+print(one == other, len(one))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    same, count = done.stdout.split()
+    assert same == "True" and int(count) > 0
 
 
 def check_static_shared(usage) -> None:

@@ -13,15 +13,24 @@ pytestmark = pytest.mark.gpu
 #: Functions of limbs.cuh, each over an array.
 PROBES = """
 #include "limbs.cuh"
-extern "C" __global__ void probe(const double* v, const float* x, double scale, long long* limbs, unsigned* keys,
-                                 double* wide, int n) {
+extern "C" __global__ void probe(const double* v, const float* x, const double* c, double scale, idx* limbs,
+                                 unsigned* keys, double* apart, idx* other, int n) {
     const Power power = power_of(scale);
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {
-        idx sums[3] = {0, 0, 0};
-        add_limbs(sums, v[i], power);
-        for (int l = 0; l < 3; ++l) limbs[3 * i + l] = sums[l];
+        idx sums[3] = {0, 0, 0}, wide_sums[3] = {0, 0, 0};
+        double double_sums[3] = {0, 0, 0};
+        int short_sums[3] = {0, 0, 0};
+        add_limbs_integer(sums, v[i], power);
+        add_limbs_double(wide_sums, v[i], power);
+        add_limbs_double(double_sums, v[i], power);
+        add_limbs_double(short_sums, v[i], power);
+        for (int l = 0; l < 3; ++l) {
+            limbs[3 * i + l] = sums[l];
+            const bool same = wide_sums[l] == whole(double_sums[l]) && wide_sums[l] == short_sums[l];
+            other[3 * i + l] = same ? wide_sums[l] : 1ll << 40;
+        }
         keys[i] = key_of(v[i], power);
-        wide[i] = is_denormal(x[i]) ? widen(x[i]) : widened(x[i]);
+        apart[i] = difference(x[i], c[i]);
     }
 }
 """
@@ -38,14 +47,16 @@ def probe_kernel():
     return cupy.RawModule(code=text, options=options(np.dtype(np.float32), ())).get_function("probe")
 
 
-def probe(values, floats, scale):
+def probe(values, floats, centers, scale):
+    """Limbs, by integers and in float64; keys; differences."""
     import cupy
 
     n = len(values)
-    limbs, keys, wide = cupy.empty((n, 3), np.int64), cupy.empty(n, np.uint32), cupy.empty(n, np.float64)
-    args = (cupy.asarray(values), cupy.asarray(floats), np.float64(scale), limbs, keys, wide, np.int32(n))
-    probe_kernel()((64,), (256,), args)
-    return limbs.get(), keys.get(), wide.get()
+    limbs, other, keys = cupy.empty((n, 3), np.int64), cupy.empty((n, 3), np.int64), cupy.empty(n, np.uint32)
+    apart = cupy.empty(n, np.float64)
+    given = (cupy.asarray(values), cupy.asarray(floats), cupy.asarray(centers), np.float64(scale))
+    probe_kernel()((64,), (256,), (*given, limbs, keys, apart, other, np.int32(n)))
+    return limbs.get(), other.get(), keys.get(), apart.get()
 
 
 def adversarial(rng, n):
@@ -63,7 +74,7 @@ def adversarial(rng, n):
 
 
 @pytest.mark.parametrize("exponent", [0, 27, -600, 996, -950])
-def test_limbs_keys_and_widening_are_those_of_float64_arithmetic(exponent):
+def test_limbs_keys_and_differences_are_those_of_float64_arithmetic(exponent):
     rng = np.random.default_rng(exponent + 1000)
     values = np.ldexp(adversarial(rng, 15_000), exponent - LIMB)  # at most 2^exponent
     bits = rng.integers(0, 2**32, len(values), dtype=np.uint64).astype(np.uint32)
@@ -71,12 +82,16 @@ def test_limbs_keys_and_widening_are_those_of_float64_arithmetic(exponent):
     bits[::11] &= 0x80000000
     floats = bits.view(np.float32)
     floats = np.where(np.isfinite(floats), floats, np.float32(1))
-    limbs, keys, wide = probe(values, floats, np.ldexp(1.0, LIMB - exponent))
-    wanted = fixed_point.limbs(values.copy(), exponent, 3)
-    assert (limbs == np.stack(wanted, axis=1).astype(np.int64)).all()
+    centers = np.ldexp(rng.normal(size=len(values)), rng.integers(-160, 130, len(values)))
+    centers[::3] = np.nextafter(floats.astype(float), rng.choice([-np.inf, np.inf], len(floats)))[::3]
+    centers[::7] = 0.0
+    limbs, other, keys, apart = probe(values, floats, centers, np.ldexp(1.0, LIMB - exponent))
+    wanted = np.stack(fixed_point.limbs(values.copy(), exponent, 3), axis=1).astype(np.int64)
+    assert (limbs == wanted).all()
+    assert (other == wanted).all()
     scaled = values * np.ldexp(1.0, LIMB - exponent)
     assert (keys == scaled.astype(np.float32).view(np.uint32)).all()
-    assert (wide.view(np.uint64) == floats.astype(np.float64).view(np.uint64)).all()
+    assert (apart == floats.astype(np.float64) - centers).all()
 
 
 @pytest.mark.parametrize("scale", [-130, -880, 100, 800])
@@ -86,7 +101,8 @@ def test_keys_of_all_sizes(scale):
     values = np.ldexp(0.5 + rng.random(40_000) / 2, rng.integers(-200, 140, 40_000) - scale)
     values[::3] = np.ldexp(np.rint(np.ldexp(np.frexp(values[::3])[0], 25)), np.frexp(values[::3])[1] - 25)  # halfway
     values = values[(values > 0) & np.isfinite(values)]
-    _, keys, _ = probe(values, np.zeros(len(values), np.float32), np.ldexp(1.0, scale))
+    nothing = np.zeros(len(values))
+    _, _, keys, _ = probe(values, nothing.astype(np.float32), nothing, np.ldexp(1.0, scale))
     with np.errstate(over="ignore"):
         wanted = (values * np.ldexp(1.0, scale)).astype(np.float32).view(np.uint32)
     assert (keys == wanted).all()

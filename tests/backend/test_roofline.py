@@ -246,6 +246,6 @@ print([roofline.sectors(roofline.Case("tabu iteration", 10**6, d, 64, 1, 80)) fo
     assert done.returncode == 0, done.stderr
     for found in eval(done.stdout):
         model, counted = found["survey"]
-        assert 0.8 * counted < model < 2.5 * counted  # centres of lanes with one label are one sector there
-        model, counted = found.get("assign", found.get("assign_tensor"))
-        assert 0.3 * counted < model < 2.5 * counted  # some points were in doubt or changed
+        assert 0.8 * counted < model < 1.2 * counted
+        model, counted = found.get("assign", found.get("assign_resident"))
+        assert 0.1 * counted < model < 2.5 * counted  # many points were not confirmed, in doubt or changed

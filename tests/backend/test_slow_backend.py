@@ -7,7 +7,7 @@ import pytest
 from conftest import blobs, same
 from slow_backend import SlowBackend
 
-from gputabu import KMeans, Points, TabuKMeans, lloyd, quantized, reassignment, relocation, select_k
+from gputabu import KMeans, Points, TabuKMeans, gmeans, lloyd, quantized, reassignment, relocation, select_k
 from gputabu.backend import open_backend
 from gputabu.backend.base import BackendBase
 from gputabu.backend.sharded import ShardedBackend
@@ -43,6 +43,13 @@ def test_estimators_and_the_choice_of_k():
     slow, fast = (select_k(X, [2, 3], backend=b) for b in (SlowBackend, "numpy"))
     for name, column in fast.table.items():
         np.testing.assert_array_equal(slow.table[name], column)
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS * 4])
+def test_gmeans_has_the_same_bits(weights):
+    found = gmeans.search(X, weights=weights, min_size=8, backend=SlowBackend)
+    assert len(found.centers) > 1
+    same(found, gmeans.search(X, weights=weights, min_size=8, backend="numpy"))
 
 
 def test_shards_of_it():

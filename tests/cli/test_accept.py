@@ -54,7 +54,9 @@ def test_every_case_passes_on_hostcuda(ran):
 
 def test_a_stand_in_claims_no_times(ran):
     said, found, page = ran
-    assert "says nothing about a GPU" in found["verdict"]
+    assert "says nothing about a GPU" in found["verdict"] and "none is compared with what was predicted" in said
+    assert "Predicted is what a model computes" in said and found["prediction"] in page
+    assert all(one["predicted_ms"] is None for shape in found["speed"] for one in shape["times"].values())
     assert all(one["ms"] is one["ratio"] is None for shape in found["speed"] for one in shape["times"].values())
     assert not re.search(r"[\d.]+ ms|\d ×", said) and not re.search(r"\d ×<", page)
     assert {"gputabu K-Means", "gputabu QM-TS", "cuML", "faiss", "flash-kmeans"} == set(found["speed"][0]["times"])
@@ -175,8 +177,8 @@ def test_what_is_too_old(driver, runtime, capability, told):
     assert str(versions).startswith("driver " if driver else "no driver, runtime 12.9")
 
 
-def times(ms, ratio=None, note=""):
-    return {"ms": ms, "ratio": ratio, "note": note, "failed": False}
+def times(ms, ratio=None, note="", predicted=None):
+    return {"ms": ms, "ratio": ratio, "predicted_ms": predicted, "kernels": [], "note": note, "failed": False}
 
 
 def test_a_page_with_everything_in_it(ran, measured):
@@ -185,16 +187,17 @@ def test_a_page_with_everything_in_it(ran, measured):
     found["cases"][1] |= {"status": "skipped", "detail": "processes are not forked on this system"}
     found["passed"], found["environment"]["too old"] = False, ["The driver is too old."]
     found["speed"][0]["times"] |= {
-        "gputabu K-Means": times(1.5),
+        "gputabu K-Means": times(1.5, predicted=1.2),
         "cuML": times(3.0, 2.0),
         "faiss": times(None, None, "no"),
     }
     page = acceptance_page(found)
     assert "1 &lt; 2" in page and "&lt;line&gt;" in page and "The driver is too old." in page
-    assert "2.00 ×" in page and "1.500" in page
+    assert "2.00 ×" in page and "1.500" in page and "1.200" in page and "1.25 ×" in page
     shown = measured(page.replace("</main>", '<div class="figures"></div></main>'))  # what the measure looks for
     assert shown["console"] == []
     for width in map(str, WIDTHS):
         assert shown[width]["overflow"] <= 0, width
-        allowed = ("scrolls: group", "scrolls: ms", "scrolls:\n")  # the last is folded: attributes of the device
-        assert [text for text in shown[width]["clipped"] if not f"{text.strip()}\n".startswith(allowed)] == []
+        clipped = [" ".join(text.split()) for text in shown[width]["clipped"]]
+        allowed = ("scrolls: group", "scrolls: ms")
+        assert [text for text in clipped if text != "scrolls:" and not text.startswith(allowed)] == []  # one is folded

@@ -12,7 +12,9 @@ import pytest
 from typer.testing import CliRunner
 
 import gputabu
+import gputabu.cli.doctor
 from gputabu import cli, datasets
+from gputabu.cli.app import COMMANDS as HELP
 
 ROOT = pathlib.Path(__file__).parents[2]
 MISSING = "CuPy is not installed (here is how)."
@@ -82,6 +84,9 @@ def test_doctor_on_hostcuda():
     for text in ("auto takes cuda", "compute capability 8.6", "modules compiled", "bit for bit", "GiB free"):
         assert text in done.stdout
     assert "FAILED" not in done.stdout
+    for kernel in ("assign, points in", "assign_tensor, ", "survey, 8 coordinates", "nearest_two", "seed_gains"):
+        assert kernel in done.stdout
+    assert "centres in shared memory: 4096 bytes" in done.stdout and "centres from L2: 1024000 bytes" in done.stdout
 
 
 def test_doctor_finds_a_backend_that_differs():
@@ -109,6 +114,56 @@ def test_help_has_an_example_and_fits_80_columns(name):
     assert done.exit_code == 0
     assert f"\n  gputabu {name}" in done.output
     assert max(map(len, done.output.splitlines())) <= 80
+
+
+def test_the_help_has_the_first_sentence_of_every_command():
+    for name, (_, text) in HELP.items():
+        done = CliRunner().invoke(cli.app, [name, "--help"])
+        assert " ".join(text.split()) in " ".join(done.output.split())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--help"],
+        ["fit", "--help"],
+        ["fit", "nothing.csv", "-k", "3"],
+        ["fit", "a.csv", "-k", "3"],
+        ["fit", "a.csv", "-k", "0"],
+        ["fit", "a.csv", "-k", "3", "--method", "k-means", "--patience", "3"],
+        ["predict", "nothing", "a.csv"],
+        ["select-k", "a.csv", "--criterion", "x"],
+        ["nonsense"],
+    ],
+)
+def test_help_and_errors_do_not_wait_for_libraries(command, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n1,2\n3,four\n")
+    code = (
+        "import sys; from gputabu.__main__ import main; sys.argv[0] = 'gputabu'\n"
+        "try: main()\nexcept SystemExit: pass\n"
+        "print(*sorted({'sklearn', 'scipy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *command], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1] == "", done.stderr
+
+
+def test_methods_lack_what_the_command_says_they_lack():
+    from gputabu.cli.fit import METHODS, WITHOUT
+
+    options = ("effort", "max_iter", "patience", "max_time", "target", "refine", "checkpoint", "min_size", "max_size")
+    for method, name in METHODS.items():
+        known = getattr(gputabu, name)().get_params()
+        assert sorted(WITHOUT.get(method, ())) == sorted(option for option in options if option not in known)
+
+
+def test_ctrl_c_while_it_starts(tmp_path):
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
+    code = "import gputabu.__main__ as start; start.main()"
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ | {"PYTHONPATH": path}
+    )
+    assert (done.returncode, done.stderr) == (130, "gputabu: interrupted.\n")
 
 
 def test_version():
@@ -154,7 +209,7 @@ class TestErrors:
 
 @pytest.mark.usefixtures("without_cuda")
 def test_bench(monkeypatch):
-    monkeypatch.setattr(cli.bench, "available", lambda: ["numpy"])
+    monkeypatch.setattr("gputabu.cli.bench.available", lambda: ["numpy"])
     asked = ["bench", "--rows", "600", "--columns", "3", "-k", "4", "--rounds", "1"]
     done = CliRunner().invoke(cli.app, [*asked, "--json"])
     assert done.exit_code == 0, done.output
@@ -164,7 +219,7 @@ def test_bench(monkeypatch):
     lines = cli.bench.text(found).splitlines()
     assert max(map(len, lines)) <= 80 and "Lloyd, scikit-learn" in lines[4] and lines[4].endswith("1.00")
     done = CliRunner().invoke(cli.app, ["bench", "--rows", "3", "-k", "4"])
-    assert done.exit_code == 2 and "n_samples=3 should be >= n_clusters=4" in done.stderr
+    assert done.exit_code == 2 and "n_samples=3 should be >= --n-clusters=4" in done.stderr
 
 
 @pytest.fixture
@@ -204,12 +259,14 @@ def test_select_k_leaves_files(blobs_csv, tmp_path):
     done = select_k(blobs_csv, "--ks", "1:4", "--scale", "zscore", "--id", "x", "--out", out)
     assert done.exit_code == 0, done.output
     written = {"criteria.csv", "labels.csv", "centres.csv", "centres-scaled.csv", "result.json", "report.html"}
-    assert {path.name for path in out.iterdir()} == written
+    assert {path.name for path in out.iterdir()} == written | {"model.npz"}
+    labelled = CliRunner().invoke(cli.app, ["predict", str(out), str(blobs_csv)])
+    assert labelled.stdout == (out / "labels.csv").read_text()
     told = json.loads((out / "result.json").read_text())
     assert told["command"].startswith(f"gputabu select-k {blobs_csv} --ks 1:4")
     assert len((out / "criteria.csv").read_text().splitlines()) == 5
     assert len((out / "labels.csv").read_text().splitlines()) == 121
-    assert (out / "report.html").read_text().count("<img") == 4
+    assert (out / "report.html").read_text().count("<canvas") == 10
     done = select_k(blobs_csv, "--out", out)
     assert done.exit_code == 2 and "of an earlier run: --force replaces them" in done.stderr
 
@@ -267,6 +324,7 @@ def test_benchmark_claims_nothing_on_hostcuda():
     ("shape", "said"),
     [
         ("8,64", "assign, points in registers"),
+        ("16,64", "assign_resident, all 64 centres"),
         ("384,1000", "assign_tensor, 128 points"),
         ("9000,5", "assign_tiled: 9000"),
     ],

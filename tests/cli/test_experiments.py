@@ -179,7 +179,7 @@ def test_resume_refuses_other_settings_and_other_files(tmp_path):
     reproduce(tmp_path, "--tables", "I")
     other = reproduce(tmp_path, "--tables", "I", "--resume", runs=3)
     assert other.exit_code == 2
-    assert "runs=2 and seed=0" in " ".join(other.output.split())
+    assert "--runs=2 and --seed=0" in " ".join(other.output.split())
     (tmp_path / "results.json").write_text('{"settings": {}, "tables": {"X": 1}}')
     broken = reproduce(tmp_path, "--resume")
     assert broken.exit_code == 2 and "not a file of results" in " ".join(broken.output.split())
@@ -244,7 +244,7 @@ def test_wrong_options_get_a_sentence(tmp_path, options, said):
 
 
 def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr(cli.reproduce, "find_spec", lambda name: None)
+    monkeypatch.setattr("gputabu.cli.reproduce.command.find_spec", lambda name: None)
     done = reproduce(tmp_path)
     assert done.exit_code == 2 and "gputabu[reproduce]" in done.output
 

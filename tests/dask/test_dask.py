@@ -195,11 +195,12 @@ def never():
 
 
 @pytest.mark.parametrize(("settings", "message"), [
-    ({"n_clusters": 0}, "n_clusters=0 must be an integer >= 1"),
+    ({"n_clusters": 0}, "The 'n_clusters' parameter of QuantizedTabuKMeans must be an int in the range"),
     ({"n_clusters": 20}, "n_samples=10 should be >= n_clusters=20"),
-    ({"max_iter": 0}, "max_iter=0 must be an integer >= 1"),
+    ({"max_iter": 0}, "The 'max_iter' parameter of QuantizedTabuKMeans must be an int in the range"),
     ({"refine": "no"}, "refine='no' must be one of"),
-    ({"init": "no"}, "init='no' must be one of"),
+    ({"init": "no"}, "The 'init' parameter of QuantizedTabuKMeans must be a str among"),
+    ({"init": print}, "init is a function, which would need all of X"),
     ({"init": [[0.0]]}, r"init has shape \(1, 1\)"),
     ({"spread": "no"}, "spread='no' must be one of"),
     ({"backend": "no"}, "backend='no' must be one of"),

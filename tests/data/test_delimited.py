@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from gputabu.data import delimited
 from gputabu.data.delimited import Style
+from gputabu.data.missing import checked, counts
 from gputabu.data.tables import Selection
 
 X = np.array([[1.0, -2.5], [3e-3, 4.0]])
@@ -74,9 +76,6 @@ def test_ids_are_kept_as_they_are():
         ("# only\n", "a.csv is empty"),
         ("x,y\n", "a.csv has a line of names and no rows."),
         ("1,2\n3,four\n", "a.csv, line 2, column '2': 'four' is not a number; --columns chooses"),
-        ("x,y\n\n1,2\n3,\n", "a.csv, line 4, column 'y': the value is missing; every row must have a number there."),
-        ("x,y\n1,NA\n", "a.csv, line 2, column 'y': the value is missing"),
-        ("x,y\n1,nan\n", "a.csv, line 2, column 'y': the value is missing"),
         ("x,y\n1,1e999\n", "a.csv, line 2, column 'y': '1e999' is beyond the numbers"),
         ("x,y\n1,1_0\n", "a.csv, line 2, column 'y': '1_0' is not a number"),
         ("x,y\n1,2\n3\n", "a.csv, line 3: the row has 1 fields, and the first has 2."),
@@ -91,13 +90,68 @@ def test_what_is_no_table(text, message):
     assert str(raised.value).startswith(message)
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "missing"),
+    [("x,y\n\n1,2\n3,\n", 4, {"y": 1}), ("x,y\n1,NA\n?,2\n-,3\n", 2, {"x": 2, "y": 1}), ("x,y\n1,nan\n", 2, {"y": 1})],
+)
+def test_missing_values_are_counted(text, line, missing):
+    table = parse(text)
+    assert counts(table) == missing
+    said = f"a.csv, line {line}, column 'y': the value is missing; in all, "
+    with pytest.raises(ValueError, match=re.escape(said)):
+        checked(table, "error")
+
+
+def test_rows_that_lack_values_are_left_out():
+    table = checked(parse("id,x,y\na,1,2\nb,,3\nc,4,5\n", Selection(id="id")), "drop")
+    assert (table.values.tolist(), table.ids, table.rows.tolist()) == ([[1, 2], [4, 5]], ["a", "c"], [0, 2])
+    with pytest.raises(ValueError, match="every row lacks a value"):
+        checked(parse("x,y\n1,\n,2\n"), "drop")
+
+
+@pytest.mark.parametrize(
+    ("field", "style", "hint"),
+    [
+        ("30,895", Style(), "with --thousands , or with --decimal , it is one."),
+        ("1.234,5", Style(), "with --decimal , --thousands . it is one."),
+        ("1.234,5", Style(decimal=","), "with --thousands . it is one."),
+        ("1,234.5", Style(), "with --thousands , it is one."),
+        ("1 234", Style(), "with --thousands space it is one."),
+        ("12,5", Style(thousands=","), "with --decimal , it is one."),
+    ],
+)
+def test_numbers_in_other_styles_are_recognised(field, style, hint):
+    with pytest.raises(ValueError, match=re.escape(f"{field!r} is not a number; {hint}")):
+        parse(f"x;y\n1;2\n3;{field}\n", style=style)
+
+
+@pytest.mark.parametrize(
+    ("style", "fields", "values"),
+    [
+        (Style(decimal=","), ["1,5", "-2e3", " 7 "], [1.5, -2000, 7]),
+        (Style(thousands=","), ["1,234.5", "12", "-1,234,567"], [1234.5, 12, -1234567]),
+        (Style(decimal=",", thousands="."), ["1.234,5", "12,25", "1.000e3"], [1234.5, 12.25, 1e6]),
+        (Style(thousands=" "), ["1 234", "5", "1 000 000.5"], [1234, 5, 1000000.5]),
+    ],
+)
+def test_decimal_signs_and_thousands(style, fields, values):
+    text = "x;y\n" + "".join(f"{field};0\n" for field in fields)
+    assert parse(text, style=style).values[:, 0].tolist() == values
+    if style.thousands:
+        with pytest.raises(ValueError, match="is not a number"):
+            parse(f"x;y\n1;2\n12{style.thousands}34;0\n", style=style)
+
+
+def test_the_comma_is_no_delimiter_if_it_is_a_decimal_sign():
+    assert parse("1,5 2\n3 4,5\n", style=Style(decimal=",")).values.tolist() == [[1.5, 2], [3, 4.5]]
+
+
 def test_the_line_is_right_beyond_the_first_block(monkeypatch):
     monkeypatch.setattr(delimited, "BLOCK", 4)
     rows = [f"{i},{i}" for i in range(20)]
     assert parse("\n".join(rows)).values.shape == (20, 2)
     rows[13] = "13,?"
-    with pytest.raises(ValueError, match="line 14, column '2': the value is missing"):
-        parse("\n".join(rows))
+    assert parse("\n".join(rows)).first_missing == "a.csv, line 14, column '2'"
 
 
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -109,7 +163,7 @@ words = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Zl
 
 
 def _is_number(text: str) -> bool:
-    return delimited._number(text) is not None or text.lower() in delimited.MISSING
+    return Style().is_number(text) or text.lower() in delimited.MISSING
 
 
 @given(st.data(), st.integers(1, 5), st.sampled_from(",;\t"), st.booleans(), st.sampled_from(["\n", "\r\n"]))
@@ -134,4 +188,5 @@ def test_any_text_is_a_table_or_a_sentence(text):
     except ValueError as error:
         assert str(error).startswith("a.csv") and "\n" not in str(error)  # noqa: PT017
     else:
-        assert table.values.shape[0] >= 1 and np.isfinite(table.values).all()
+        assert table.values.shape[0] >= 1 and not np.isinf(table.values).any()
+        assert np.isnan(table.values).any() == (table.first_missing is not None)

@@ -86,7 +86,10 @@ def test_npz(tmp_path):
         (X + 1j, "dtype complex128"),
         (X[0], r"shape \(2,\)"),
         (X[:0], r"shape \(0, 2\)"),
-        (np.array([[1.0, 2.0], [3.0, np.nan]]), "row 1, column '2': nan is no finite number"),
+        (
+            np.array([[1.0, 2.0], [3.0, np.nan]]),
+            "row 1, column '2': the value is missing; in all, 1 of 2 rows lack values",
+        ),
         (np.array([[np.inf]]), "row 0, column '1': inf is no finite number"),
     ],
 )
@@ -110,7 +113,7 @@ def test_arrow(suffix, tmp_path):
     assert read(path, Selection("x")).values.dtype == np.float32
     for columns, message in {
         "key": "column 'key' holds string and not numbers; --columns chooses",
-        "gap": "row 0, column 'gap': the value is missing",
+        "gap": "row 0, column 'gap': the value is missing; in all, 1 of 2 rows lack values",
         "w": "no such column; it has key, x, y, gap, t",
     }.items():
         with pytest.raises(ValueError, match=message):
@@ -132,7 +135,17 @@ def test_arrow_needs_an_extra(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", b"\xff\xfe1", "is not text in UTF-8"),
+        ("a.csv", b"\xff\xfe1", "is not text in utf-8. It may be in utf-16: --encoding utf-16."),
+        (
+            "a.csv",
+            b"1;\xfc\n",
+            "is not text in utf-8. It may be in latin-1. Options that read its first rows: --encoding latin-1",
+        ),
+        (
+            "a.csv",
+            b"1;\x80\n",
+            "is not text in utf-8. It may be in cp1252. Options that read its first rows: --encoding cp1252",
+        ),
         ("a.csv.gz", b"1,2", "cannot be read: Not a gzipped file"),
         ("a.csv.xz", b"1,2", "cannot be read: Compressed file ended"),
         ("a.npy", b"not numpy", "does not hold a table of numbers"),

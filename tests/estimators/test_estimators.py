@@ -23,7 +23,17 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from gputabu import KMeans, QuantizedTabuKMeans, Stop, TabuKMeans, TabuSearchClustering
+from gputabu import (
+    FuzzyCMeans,
+    GMeans,
+    KMeans,
+    QuantizedTabuKMeans,
+    Stop,
+    TabuAutoClustering,
+    TabuFuzzyCMeans,
+    TabuKMeans,
+    TabuSearchClustering,
+)
 
 MODELS = [TabuKMeans, QuantizedTabuKMeans, KMeans]
 #: Few iterations: they are made in full, and K-Means follows.
@@ -42,8 +52,17 @@ def exemptions(estimator) -> dict[str, str]:
         QuantizedTabuKMeans(3, max_iter=30, n_init=2),
         TabuSearchClustering(max_iter=30),
         TabuSearchClustering(3, refine=None, max_iter=150),
+        TabuSearchClustering(3, improve="hartigan", modes=("threshold", "mutation", "divide"), max_iter=9, n_init=2),
+        TabuSearchClustering(3, improve="kmeans", packing=True, refine=None, max_iter=3, n_init=1),
+        TabuAutoClustering(max_iter=5),
+        TabuAutoClustering(index="davies_bouldin", k_max=4, max_iter=2),
         KMeans(),
         KMeans(3, init="random"),
+        GMeans(),
+        FuzzyCMeans(),
+        FuzzyCMeans(3, m=1.3, init="random"),
+        TabuFuzzyCMeans(3, max_iter=3),
+        GMeans(min_size=8, alpha=0.09),
     ],
     expected_failed_checks=exemptions,
 )

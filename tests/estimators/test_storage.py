@@ -158,7 +158,7 @@ def test_classes_of_ones_own(tmp_path, saved):
     with pytest.raises(TypeError, match=r"the name stands for gputabu\.estimators\.models\.KMeans"):
         Same(2).fit(X).save(tmp_path / "n")
     forged(saved, tmp_path / "o", estimator="Yours")
-    with pytest.raises(ValueError, match=r"o holds a 'Yours', which is none of TabuKMeans, .*import the module"):
+    with pytest.raises(ValueError, match=r"o holds a 'Yours', which is none of .*KMeans, .*import the module"):
         load(tmp_path / "o")
 
 
@@ -245,7 +245,7 @@ def test_no_file(tmp_path):
         ({"version": 2}, r"was saved by a newer gputabu \(version 2 of the format, and this one reads up to 1\)"),
         ({"version": "x"}, "is damaged"),
         ({"version": None}, "is damaged"),
-        ({"estimator": "os.system"}, "holds a 'os.system', which is none of TabuKMeans, QuantizedTabuKMeans"),
+        ({"estimator": "os.system"}, "holds a 'os.system', which is none of .*KMeans, "),
         ({"estimator": ["KMeans"]}, "is damaged"),
         ({"parameters": {"speed": 3}}, "has a parameter 'speed' that QuantizedTabuKMeans does not know"),
         ({"parameters": []}, "is damaged"),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import io
+import re
 import sys
 
 import numpy as np
@@ -345,5 +348,10 @@ def test_films_check_their_parameters(iris, tmp_path):
     film = plotting.animation(iris, model, figure, frames=2)
     with pytest.raises(ValueError, match=r"path ending='.mp4' must be one of '.gif', '.html'"):
         plotting.write(film, tmp_path / "search.mp4")
-    film.to_jshtml()
+    pages = film.to_jshtml(), plotting.player(film)
+    pictures = [re.findall(r'"data:image/png;base64,([^"]+)"', page) for page in pages]
+    assert len(pictures[0]) == len(pictures[1]) > 0
+    assert sum(map(len, pictures[1])) < sum(map(len, pictures[0])) / 2  # fewer colours
+    first, ours = (Image.open(io.BytesIO(base64.b64decode(each[0].replace("\\\n", "")))) for each in pictures)
+    assert first.size == ours.size and np.abs(np.asarray(first.convert("RGB"), int) - ours.convert("RGB")).mean() < 2
     plt.close(figure)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from conftest import blobs
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.datasets import make_blobs
 
 from gputabu import Points, lloyd, select_k
 from gputabu.selection import select_k as selection
@@ -290,7 +292,7 @@ def test_ctrl_c_leaves_another_criterion_to_decide(monkeypatch):
 def test_points_are_held_once(monkeypatch):
     held = []
     open_backend = selection.open_backend
-    monkeypatch.setattr(selection, "open_backend", lambda *options: held.append(options) or open_backend(*options))
+    monkeypatch.setattr(selection, "open_backend", lambda *all, **more: held.append(all) or open_backend(*all, **more))
     select_k(blobs(50, 2, 2), range(1, 8), ["bic", "silhouette"])
     assert len(held) == 1
 
@@ -305,3 +307,13 @@ def test_what_is_printed():
     assert max(map(len, repr(every).splitlines())) <= 80
     pd = pytest.importorskip("pandas")
     assert pd.DataFrame(found.table)["n_clusters"].tolist() == [1, 2, 3]
+
+
+def test_remarks_on_the_edge_and_on_disagreement():
+    X, _ = make_blobs(300, centers=[[0, 0], [9, 0], [0, 9]], cluster_std=0.5, random_state=0)
+    assert select_k(X, range(2, 6), "silhouette").remarks == ()
+    (said,) = select_k(X, [2, 3], "silhouette").remarks
+    assert said == "K = 3 is the largest that was tried: larger ones may be better still."
+    selection = select_k(X, [2, 3, 4], "silhouette")
+    other = replace(selection, recommended={"silhouette": 3, "bic": 4})
+    assert other.remarks[0].startswith("Criteria disagree, as they often do (bic 4): look where J bends")

@@ -21,3 +21,10 @@ CUDA_DOUBT_TERMS = 8
 POTENTIAL_BITS = 60
 #: The grid of the potential is refined when fewer bits than these are in use.
 ENOUGH_BITS = 40
+#: Assignments under bounds: behind the last of a list of costs; the distance of what cannot be reached.
+NEVER = 2**63 - 1
+#: Why `transport.solve` returned: within the bounds; as many paths as it may make; a list has run out; points have to
+#: be fetched; no path helps.
+DONE, PAUSED, REFILL, FETCH, STUCK = range(5)
+#: Entries of `Transport.status`: the least that was missing so far (weights), and paths since then.
+LEAST, SINCE, N_STATUS = 0, 1, 2

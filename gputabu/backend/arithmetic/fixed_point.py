@@ -169,6 +169,12 @@ def from_limbs(*sums: np.ndarray, exponents: np.ndarray | int) -> np.ndarray:
     return value
 
 
+def carried(sums: np.ndarray) -> np.ndarray:
+    """Sums of two limbs with the lower from 0 to 2^LIMB: (2, …) int64. What they stand for is the same."""
+    high, low = sums
+    return np.stack([high + (low >> LIMB), low & ((1 << LIMB) - 1)])
+
+
 def check_span(bounds: Bounds) -> None:
     """Raise where the points differ by so little that the squares of the differences vanish."""
     span = float((bounds.high - bounds.low).max())

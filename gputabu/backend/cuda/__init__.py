@@ -11,6 +11,8 @@ import os
 from typing import Any
 
 NO_GPU = "CuPy finds no usable NVIDIA GPU or driver."
+#: The least driver of NVIDIA's for a CUDA, by its first number.
+LEAST_DRIVERS = {12: 525, 13: 580}
 #: What `unusable` says in a child of a process that has used CUDA.
 FORKED = (
     "CUDA cannot be used in a process forked from one that has used it; begin processes by 'spawn' "
@@ -44,9 +46,11 @@ def _reason(error: Exception, runtime: Any) -> str:
     driver = runtime.driverGetVersion() if status == 35 else 0
     if driver:  # cudaErrorInsufficientDriver, which is also said where there is none
         wanted = runtime.runtimeGetVersion()
+        least = LEAST_DRIVERS.get(wanted // 1000)
+        enough = "" if least is None else f" to {least} or newer"
         return (
             f"The NVIDIA driver, for CUDA {version(driver)}, is too old for the CUDA {version(wanted)} of this CuPy; "
-            "update the driver, or install a CuPy for an older CUDA."
+            f"update the driver{enough}, or install a CuPy for an older CUDA."
         )
     if status in (35, 100):  # cudaErrorNoDevice
         return NO_GPU

@@ -17,7 +17,7 @@ from gputabu.backend.cuda.device import DeviceBackend
 from gputabu.backend.cuda.points import DeviceChunk
 from gputabu.backend.cuda.shapes import REGISTER_D, THREADS
 from gputabu.backend.cuda.structs import Doubt, DoubtList, FastCenters, Grid, HalfCenters, Shape
-from gputabu.backend.cuda.tensor import TensorForm
+from gputabu.backend.cuda.tensor import ResidentForm, TensorForm
 from gputabu.core.caching import cached_property
 from gputabu.core.log import log
 
@@ -32,7 +32,7 @@ class AssignCenters(NamedTuple):
 
     fast: FastCenters
     halves: HalfCenters | None
-    form: TensorForm | None
+    form: ResidentForm | TensorForm | None
 
 
 class CudaAssign(DeviceBackend):
@@ -49,7 +49,7 @@ class CudaAssign(DeviceBackend):
         fast, exact = (DOUBT_FACTOR * (d + CUDA_DOUBT_TERMS) * np.finfo(t).eps / 2 for t in (dtype, np.float64))
         return Doubt(unit, float(fast), float(exact), floor(d, unit, dtype), tensor.half_unit(reach, dtype))
 
-    def tensor_form(self, k: int) -> TensorForm | None:
+    def tensor_form(self, k: int) -> ResidentForm | TensorForm | None:
         """How tensor cores multiply with K centres, or None where they do not."""
         d, real = self.points.d, self.points.dtype
         if d < tensor.LEAST_D or not tensor.usable(self.device):
@@ -66,7 +66,7 @@ class CudaAssign(DeviceBackend):
         form = self.tensor_form(k)
         if form is None:
             return AssignCenters(self.empty_fast(r, k), None, None)
-        halves = HalfCenters.empty(r, form.words_of(k), form.padded(k))
+        halves = HalfCenters.empty(r, form.words_of(k), form.padded(k), form.tile_n, form.qs, form.stages, form.words)
         return AssignCenters(FastCenters(None, None, None), halves, form)
 
     def make_fast(self, centers: Any, fast: FastCenters, offset: Any, doubt: Doubt) -> None:
@@ -111,6 +111,11 @@ class CudaAssign(DeviceBackend):
         r, k, d = shape
         if self.watched:
             r = min(r, max(1, shapes.LAUNCH_WORK // (self.blocks * THREADS * k * d)))
+        if isinstance(ready.form, ResidentForm):
+            room, real = tensor.room_of(self.device), self.points.dtype
+            while r > 1 and ready.form.shared(shape._replace(r=r), self.n_columns, real, private=False) > room:
+                r -= 1
+            return r
         if ready.form is not None:
             return min(r, max(1, LIST // n))
         if d > REGISTER_D:
@@ -130,19 +135,19 @@ class CudaAssign(DeviceBackend):
             self.launch(file, name, tiled.grid, (*args, tiled.private), tiled.shared)
         else:
             form = shapes.assign(self.room("assign.cu", "assign", D=shape.d), *sizes)
+            moved = {} if unit == 1.0 else {"MOVED": 1}
             self.launch("assign.cu", "assign", form.grid, (*args, form.span, form.private), form.shared,
-                        form.threads, D=shape.d)  # fmt: skip
+                        form.threads, D=shape.d, **moved)  # fmt: skip
 
     # -- tensor cores ------------------------------------------------------------------------------
 
     def _launch_halves(self, centers: Any, ready: AssignCenters, grid: Grid, done: Any, doubt: Doubt) -> None:
         """Write the halves of device centres (R, K, d)."""
-        form, shape = ready.form, Shape(*centers.shape)
-        assert form is not None
+        shape = Shape(*centers.shape)
         assert ready.halves is not None
-        self.launch("half_centers.cu", "half_centers", self.spread(32 * shape.r * shape.k), (
-            centers, ready.halves._replace(unit=doubt.half), grid.offset, done, shape, form.padded(shape.k),
-            form.stages), **form.layout)  # fmt: skip
+        halves = ready.halves._replace(unit=doubt.half)
+        self.launch("half_centers.cu", "half_centers", self.spread(32 * shape.r * shape.k),
+                    (centers, halves, grid.offset, done, shape))  # fmt: skip
 
     def _launch_tensor(
         self, chunk: DeviceChunk, centers: Any, ready: AssignCenters, args: tuple[Any, ...], doubt: Doubt
@@ -152,10 +157,17 @@ class CudaAssign(DeviceBackend):
         assert form is not None
         assert ready.halves is not None
         r, real, columns = shape.r, self.points.dtype, self.n_columns
-        doubtful = self._doubt_list(r, chunk.n)
+        doubtful = self._doubt_list(r, chunk.n, rows=isinstance(form, TensorForm))
         tiles = -(-chunk.n // form.tile_m)
         args = (chunk.X, chunk.weights, centers, ready.halves._replace(unit=doubt.half), *args,
                 tensor.half_doubt(form), doubtful, totals is None)  # fmt: skip
+        if isinstance(form, ResidentForm):
+            share = tensor.room_of(self.device) // form.defines["MIN_BLOCKS"]
+            private = totals is not None and form.shared(shape, columns, real, private=True) <= share
+            shared = form.shared(shape, columns, real, private)
+            self.launch("assign_resident.cu", "assign_resident", (min(tiles, self.blocks),), (*args, private), shared,
+                        32 * form.warps, **form.defines)  # fmt: skip
+            return
         for name, listed in (("assign_tensor", False), ("decide_tensor", True)):
             share = tensor.room_of(self.device) // form.defines["MIN_BLOCKS"]
             resident = form.shared(shape, columns, real, True, False, listed) <= share
@@ -163,14 +175,14 @@ class CudaAssign(DeviceBackend):
             private = private and form.shared(shape, columns, real, resident, True, listed) <= share
             shared = form.shared(shape, columns, real, resident, private, listed)
             grid = (max(1, min(tiles, self.blocks // r)), r) if listed else (min(tiles, self.blocks),)
-            self.launch("assign_tensor.cu", name, grid, (*args, private, form.padded(shape.k), form.stages), shared,
+            self.launch("assign_tensor.cu", name, grid, (*args, private), shared,
                         **form.defines, RESIDENT=int(resident))  # fmt: skip
 
-    def _doubt_list(self, r: int, n: int) -> DoubtList:
-        """A list for n points of R restarts. Those that are too small are kept: a graph may know them."""
+    def _doubt_list(self, r: int, n: int, rows: bool) -> DoubtList:
+        """A list for n points of R restarts, or only their number. Lists too small are kept: a graph may know them."""
         lists = self.lists
-        if not lists or len(lists[-1].count) < r or len(lists[-1].rows) < r * n:
-            lists.append(DoubtList.empty(r, n))
+        if not lists or len(lists[-1].count) < r or len(lists[-1].rows) < rows * r * n:
+            lists.append(DoubtList.empty(r, rows * n))
         self.listed = r * n  # of the last pass
         return lists[-1]
 
@@ -196,4 +208,6 @@ class CudaAssign(DeviceBackend):
 
 def _of(arrays: Any, restarts: slice) -> Any:
     """A tuple of arrays with an axis of restarts, for some of them."""
-    return type(arrays)(*(value if value is None or isinstance(value, float) else value[restarts] for value in arrays))
+    return type(arrays)(
+        *(value if value is None or isinstance(value, (int, float)) else value[restarts] for value in arrays)
+    )

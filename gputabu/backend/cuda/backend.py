@@ -14,17 +14,30 @@ from gputabu.backend.contract import FAR, Assignment
 from gputabu.backend.cuda import structs
 from gputabu.backend.cuda.assign import CudaAssign
 from gputabu.backend.cuda.device import filled, on_device, to_device
+from gputabu.backend.cuda.fuzzy import CudaFuzzy
 from gputabu.backend.cuda.hartigan import CudaHartigan
 from gputabu.backend.cuda.reassignment import CudaReassignment
 from gputabu.backend.cuda.relocation import CudaRelocation
 from gputabu.backend.cuda.search import CudaLoops
 from gputabu.backend.cuda.seeding import CudaSeeding
+from gputabu.backend.cuda.splits import CudaSplits
 from gputabu.backend.cuda.tabu_argmin import CudaTabuArgmin
+from gputabu.backend.cuda.transfers import CudaTransfers
 from gputabu.backend.loops import Loops
 from gputabu.core.caching import cached_property
 
 
-class CudaBackend(CudaAssign, CudaTabuArgmin, CudaSeeding, CudaHartigan, CudaRelocation, CudaReassignment):
+class CudaBackend(
+    CudaAssign,
+    CudaTabuArgmin,
+    CudaSeeding,
+    CudaHartigan,
+    CudaRelocation,
+    CudaReassignment,
+    CudaSplits,
+    CudaTransfers,
+    CudaFuzzy,
+):
     """A data set on a GPU. See `gputabu.backend.contract.Backend` for what each pass promises."""
 
     name = "cuda"

@@ -12,7 +12,7 @@ import cupy
 import numpy as np
 
 from gputabu.backend.arithmetic.fixed_point import Totals
-from gputabu.backend.cuda import tensor, version
+from gputabu.backend.cuda import shapes, tensor, version
 from gputabu.backend.cuda.device import device_count as device_count
 from gputabu.backend.cuda.launch import options
 from gputabu.backend.cuda.shapes import GROUP, REGISTER_D, SPAN, survey_defines
@@ -22,6 +22,8 @@ from gputabu.backend.cuda.structs import Shape
 #: A kernel source and the constants it is compiled with.
 Variant = tuple[str, tuple[tuple[str, int], ...]]
 CUPY = cupy.__version__
+#: Points that a large data set has at least: for as many, launches take all blocks.
+SOME_POINTS = 1_000_000
 #: The lowest compute capability that kernels are compiled for in the tests.
 OLDEST = 70
 
@@ -29,32 +31,64 @@ OLDEST = 70
 def variants(widths: Sequence[int]) -> Iterator[Variant]:
     """Every source file in every form; `assign` has one for each number of coordinates, of which `widths`."""
     constants: dict[str, list[tuple[tuple[str, int], ...]]] = {
-        "assign.cu": [(("D", d),) for d in widths if d <= REGISTER_D],
-        "tabu_argmin.cu": [tuple(sorted(survey_defines(r, d).items())) for r, d in _survey_forms(widths)],
+        "assign.cu": [
+            (("D", d), *moved) for d in widths if d <= REGISTER_D for moved in ((), (("MOVED", 1),))[: 1 + (d % 4 == 0)]
+        ],
+        "reassignment.cu": [(), (("MODES", 1),)],
+        "tabu_argmin.cu": [tuple(sorted(survey_defines(*form).items())) for form in _survey_forms(widths)],
         "assign_tensor.cu": [
             tuple(sorted({**form.defines, "RESIDENT": resident}.items())) for form, resident in _tensor_forms(widths)
         ],
-        "half_centers.cu": sorted({tuple(sorted(form.layout.items())) for form, _ in _tensor_forms(widths)}),
+        "assign_resident.cu": [tuple(sorted(form.defines.items())) for form in _resident_forms(widths)],
+        "nearest_two.cu": [tuple(sorted(defines.items())) for defines in _rows_forms(widths, (0, 1))],
+        "swap_gains.cu": [tuple(sorted(defines.items())) for defines in _rows_forms(widths, (None,))],
     }
     for path in sorted(source_folder().glob("*.cu")):
         for defines in constants.get(path.name, [()]):
             yield path.name, defines
 
 
-def _survey_forms(widths: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Restarts and coordinates that take different forms of `survey`."""
+def _survey_forms(widths: Sequence[int]) -> Iterator[tuple[int, int, bool, bool, bool]]:
+    """Restarts, coordinates, whether these come in pairs, centres are in shared memory, and points have weights."""
     for r in (1, GROUP):
-        yield from ((r, d) for d in (*(d for d in widths if d <= SPAN), 2 * SPAN))
+        yield from ((r, d, True, d % 3 != 0, d % 4 == 0) for d in widths if d <= SPAN)
+        yield from ((r, 2 * SPAN, True, resident, not resident) for resident in (False, True))
+        if len(widths) > 3:
+            yield from (
+                (r, SPAN, True, False, False),
+                (r, SPAN, False, True, True),
+                (r, 2 * SPAN + 2, True, False, True),
+            )
+
+
+def _rows_forms(widths: Sequence[int], products: Sequence[int | None]) -> Iterator[dict[str, int]]:
+    """Forms of kernels whose warps have 32 points each, without or with `products` on tensor cores."""
+    for d in (*(d for d in widths if d <= REGISTER_D), 0):
+        for staged, warps in ((1, 4), (0, 4)) if d == 0 else ((1, 4),):
+            form = {"D": d, "STAGED": staged, "WARPS": warps}
+            for one in products:
+                if d == 0 or d > 8 or not one:
+                    yield form if one is None else form | {"TENSOR": one}
 
 
 def _tensor_forms(widths: Sequence[int]) -> Iterator[tuple[tensor.TensorForm, int]]:
     """Forms of products on tensor cores, and whether all centres are in shared memory: of few or many `widths`."""
-    small, wide = tensor.candidates(64, 16, 1)[0], tensor.candidates(300, 128, 1)
-    yield from ((small, 1), (wide[0], 0))
+    small, wide = tensor.candidates(64, 16, 1)[0], tensor.candidates(1000, 128, 1)
+    yield from ((small, 0), (wide[0], 0))
     if len(widths) > 3:
-        yield from ((small, 0), (tensor.candidates(64, 32, 1)[0], 1), (tensor.candidates(5, 16, 1)[0], 1))
+        yield from ((tensor.candidates(64, 32, 1)[0], 0), (tensor.candidates(5, 128, 1)[0], 1), (wide[0], 1))
         yield from ((form, 0) for form in wide[1:])
         yield from ((tensor.candidates(64, 16, 2)[0], 0), (tensor.candidates(300, 128, 2)[0], 0))
+
+
+def _resident_forms(widths: Sequence[int]) -> Iterator[tensor.ResidentForm]:
+    """Forms with all centres in shared memory: of few or many `widths`."""
+    sizes = (
+        ((1, 16), (1, 32), (1, 48), (2, 16), (2, 45), (2, 48), (1, 30), (1, 45))
+        if len(widths) > 3
+        else ((1, 16), (1, 32))
+    )
+    yield from (tensor.ResidentForm(words, d, tensor.WARPS) for words, d in sizes)
 
 
 def compile_all(widths: Sequence[int] = (4, 16)) -> int:
@@ -80,7 +114,29 @@ def assign_kernel(d: int, k: int, real: np.dtype) -> str:
     form = tensor.form_of(room, shape, Totals.columns(d, weighted=False), real, words=1)
     if form is None:
         return f"assign_tiled: {d} features of 16 points do not fit into {room >> 10} KiB of shared memory"
+    if isinstance(form, tensor.ResidentForm):
+        return f"assign_resident, all {k} centres in shared memory, 32 points in the registers of a warp"
     return f"assign_tensor, {form.tile_m} points × {form.tile_n} centres at a time; those in doubt by decide_tensor"
+
+
+def survey_kernel(d: int, k: int, real: np.dtype) -> str:
+    """In which form J and the best free points of one restart are found, and why."""
+    device, shape = cupy.cuda.Device(), Shape(1, k, d)
+    blocks = int(device.attributes["MultiProcessorCount"])
+    form = shapes.survey(tensor.room_of(device), SOME_POINTS, shape, real, blocks, keyed=True)
+    where = "in shared memory" if form.resident else "from L2"
+    said = f"{8 * k * d} bytes, and up to {shapes.TABLE >> 10} KiB are kept in shared memory where there is room"
+    return f"survey, {survey_defines(1, d)['WIDTH']} coordinates at a time, centres {where}: {said}"
+
+
+def pass_kernels(d: int, k: int, real: np.dtype) -> list[str]:
+    """Of every pass that reads the points: which kernel a shape takes on the current device, and why."""
+    return [
+        assign_kernel(d, k, real),
+        survey_kernel(d, k, real),
+        "relocation by nearest_two, reassign and swap_gains: one form for any d and K",
+        "seeding by lower_sq_dist, potential and seed_gains: one form for any d",
+    ]
 
 
 def device_facts() -> dict[str, str]:

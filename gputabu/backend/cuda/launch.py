@@ -10,6 +10,8 @@ import cupy
 import numpy as np
 
 from gputabu.backend.arithmetic.constants import ENOUGH_BITS, LIMB, NOISE, ON_CENTER, POTENTIAL_BITS
+from gputabu.backend.arithmetic.powers import EXP_SERIES, LEAST, LOG_SERIES
+from gputabu.backend.contract import ROW_BITS
 from gputabu.backend.cuda.sources import Parameter, dtype_of, layout, signatures, source, structs
 from gputabu.backend.cuda.structs import PAUSED, STOPS
 from gputabu.core.random import BLOCK, Purpose
@@ -18,6 +20,8 @@ log = logging.getLogger("gputabu")
 
 #: Bytes of shared memory that a block has without asking, on every device.
 PLAIN_SHARED = 48 * 1024
+#: Points, threads and centres at a time of fuzzy memberships.
+FUZZY_TILE, FUZZY_CENTERS = 64, 16
 #: Threads that judge a trial.
 EXPLAINERS = 32
 #: Rows whose potential is one sum, in relocation: a draw is looked up in the sums first.
@@ -34,6 +38,12 @@ MACROS: dict[str, int | float] = {
     "PRINT": int(Purpose.PRINT),
     "CANDIDATE": int(Purpose.CANDIDATE),
     "EXPLAINERS": EXPLAINERS,
+    "ROW_BITS": ROW_BITS,
+    "LOG_TERMS": len(LOG_SERIES),
+    "EXP_TERMS": len(EXP_SERIES),
+    "LEAST": LEAST,
+    "FUZZY_TILE": FUZZY_TILE,
+    "FUZZY_CENTERS": FUZZY_CENTERS,
     "POTENTIAL_TILE": POTENTIAL_TILE,
     "PAUSED": PAUSED,
     **{f"STOP_{stop.name}": code for code, stop in enumerate(STOPS) if stop is not None},

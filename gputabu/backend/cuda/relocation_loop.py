@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Steps that a turn has room for beyond those that every iteration makes. A step that is not made costs the launches of
 #: three kernels, a turn that only makes more steps those of five.
 MORE = 2
+#: Iterations of the trace that the device keeps until the host fetches them.
+WINDOW = 4096
 #: More than any count here.
 MANY = 2**31 - 1
 #: Of the state, numbers that are zero at first.
@@ -53,6 +55,8 @@ class DeviceRelocation:
             go_back=min(settings.go_back, MANY),
             steps=settings.steps,
             more_steps=settings.more_steps,
+            calm=min(settings.calm, MANY),
+            window=min(WINDOW, settings.max_iter + 1),
             coarsest=backend.grid.coarsest(backend.points.n),
             finest=backend.grid.finest,
         )
@@ -65,7 +69,7 @@ class DeviceRelocation:
         """Device memory of the state."""
         (r, k, d), t, n = self.shape, self.rules.trials, self.chunk.n
         clusters = 8 * k * (5 * d + self.backend.n_columns + 9)
-        return r * (clusters + 8 * t * (d + 3 * k + 5) + 24 * (self.rules.max_iter + 1) + 28 * n + 8 * self.tiles)
+        return r * (clusters + 8 * t * (d + 3 * k + 5) + 24 * self.rules.window + 28 * n + 8 * self.tiles)
 
     def run(self, poll: int) -> RelocationRun:
         """All restarts to their end, with a look at them every `poll` iterations."""
@@ -78,7 +82,8 @@ class DeviceRelocation:
             status = self.status.get()  # the loop's one copy and synchronisation
             done, made = status
             if monitor.report_due():
-                monitor.report_restarts(np.maximum(made, 0), self.state.best_cost.get(), done != 0)
+                share = 1 - self.state.left.get() / self.settings.max_passes
+                monitor.report_restarts(np.maximum(made, 0), self.state.best_cost.get(), done != 0, share)
             going = done == 0
             if not going.any() or monitor.should_stop():
                 return self._found(status)
@@ -87,13 +92,17 @@ class DeviceRelocation:
             # As many turns as iterations, and as many more as the slowest restart has fallen behind.
             slowest = int(made[going].min())
             behind = min(max(0, poll * (looks - 1) + 1 - slowest), poll * (self.longest - 1))
-            left = self.longest * (self.rules.max_iter - slowest)
-            for _ in range(min(poll + behind, left)):
+            turns = min(poll + behind, self.longest * (self.rules.max_iter - slowest), self.rules.window)
+            if int((made - self.fetched).max()) + turns > self.rules.window:
+                self._fetch(made)
+            for _ in range(turns):
                 graph.launch(backend.stream)
 
     def _allocate(self) -> None:
         backend, (r, k, d), t, n = self.backend, self.shape, self.rules.trials, self.chunk.n
-        columns = self.rules.max_iter + 1
+        window = self.rules.window
+        self.traces: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []  # first and last iteration (R,), the ring
+        self.fetched = np.full(r, -1)  # the last iteration that is in it
         self.labels = backend.blank_labels(r)
         self.nearest = NearestTwo(*(cupy.empty((r, n), kind) for kind in (np.int32, np.int32, float, float)))
         self.which = cupy.asarray(np.arange(r))
@@ -119,9 +128,10 @@ class DeviceRelocation:
             **{name: numbers(np.int32(0)) for name in COUNTS},
             done=self.status[0],
             age=self.status[1],
-            current=upload(np.full((r, columns), np.nan)),
-            best=upload(np.full((r, columns), np.nan)),
-            moves=upload(np.full((r, columns - 1), -1, np.int64)),
+            left=upload(self.settings.max_passes),
+            current=cupy.zeros((r, window), np.float64),
+            best=cupy.zeros((r, window), np.float64),
+            moves=cupy.zeros((r, window), np.int64),
         )
         self.swaps = Swaps(
             restarts=cupy.asarray(np.asarray(self.settings.numbers, np.uint64)),
@@ -164,13 +174,26 @@ class DeviceRelocation:
         backend.launch("relocation_loop.cu", "relocation_step", (self.shape.r,), (
             state, skip, backend.device_grid, self.rules, self.shape, backend.weighted))  # fmt: skip
 
+    def _fetch(self, made: np.ndarray) -> None:
+        """Append what the device has of the trace, up to the iterations made (R,)."""
+        ring = np.stack([self.state.current.get(), self.state.best.get(), self.state.moves.get()])
+        self.traces.append((self.fetched + 1, made + 1, ring))
+        self.fetched = made.copy()
+
     def _found(self, status: np.ndarray) -> RelocationRun:
-        (done, made), state = status, self.state
-        length = int(made.max())
+        done, made = status
+        self._fetch(made)
+        trace = np.full((3, len(made), int(made.max()) + 1), np.nan)
+        trace[2] = -1
+        for begun, ended, ring in self.traces:
+            for r, (first, last) in enumerate(zip(begun, ended, strict=True)):
+                ages = np.arange(first, last)
+                trace[:, r, ages] = ring[:, r, ages % self.rules.window]
         return RelocationRun(
-            centers=state.best_centers.get(),
+            centers=self.state.best_centers.get(),
             stop=[STOPS[code] for code in done],
-            current=state.current.get()[:, : length + 1],
-            best=state.best.get()[:, : length + 1],
-            moves=state.moves.get()[:, :length],
+            current=trace[0],
+            best=trace[1],
+            moves=trace[2, :, 1:].astype(np.int64),
+            passes=self.settings.max_passes - self.state.left.get(),
         )

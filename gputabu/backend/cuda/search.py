@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Iterations between two looks at the stop flags.
 POLL = 16
+#: Numbers of the centres of a restart from which on one block takes longer to fetch them than a launch does.
+GATHERED = 2048
 #: Share of the free memory that the state of a search may take.
 STATE_SHARE = 0.25
 
@@ -222,7 +224,16 @@ class DeviceSearch:
             done=restarts.done)  # fmt: skip
         backend.launch("iteration.cu", "step", (r,), (
             self.chunk.X, self.chunk.weights, self.labels, self.totals, self.keys, self.costs, self.centers,
-            self.ready.fast, self.scratch, restarts, grid, doubt, self.limits, self.shape, n))  # fmt: skip
+            self.ready.fast, self.scratch, restarts, grid, doubt, self.limits, self.shape, n,
+            not self.gathered))  # fmt: skip
+        if self.gathered:
+            backend.launch("iteration.cu", "gather", backend.spread(r * k * d), (
+                self.chunk.X, self.centers, restarts, self.shape))  # fmt: skip
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the next centres are fetched by a launch of its own, as they are many numbers."""
+        return self.ready.fast.centers is None and self.shape.k * self.shape.d > GATHERED
 
     def _report(self) -> None:
         """Tell how far the restarts are."""

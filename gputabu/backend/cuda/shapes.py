@@ -6,6 +6,7 @@ declares itself. Nothing here touches a device, so that tests can ask for every 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ TILE, DEPTH = 64, 16
 #: Groups of four centres that `assign` should have room for at a time.
 MIN_SPAN = 32
 #: Restarts that share one read of a point in the survey, coordinates that a warp has at a time, and bytes up to which
-#: it keeps a table in shared memory: more leaves room for too few blocks.
-GROUP, SPAN, TABLE = 8, 16, 16 << 10
+#: it keeps its centres and its keys in shared memory: more leaves room for too few blocks.
+GROUP, SPAN, TABLE, KEYS = 8, 16, 32 << 10, 16 << 10
 #: Multiply-adds in one launch where a watchdog ends long ones, after two seconds on Windows: a tenth of a second in
 #: float64 on a common card of a desktop.
 LAUNCH_WORK = 2**32
@@ -63,14 +64,21 @@ def assign_work(shape: Shape) -> int:
 def assign_points(d: int, real: np.dtype) -> int:
     """Points of a thread of `assign`: P in its source."""
     size = real.itemsize
-    return 4 if d * size * size <= 256 else 2 if d * size <= 128 else 1
+    return 8 if d * size * size <= 32 else 4 if d * size * size <= 256 else 2 if d * size <= 128 else 1
+
+
+def assign_stride(d: int, real: np.dtype) -> int:
+    """Coordinates from one row to the next in shared memory, 0 if rows do not pass through it: as in its source."""
+    size = real.itemsize
+    load = 16 // size if d * size % 16 == 0 else 8 // size if d * size % 8 == 0 else 1
+    return 0 if d == load else (d // load | 1) * load
 
 
 def _assign_bytes(shape: Shape, columns: int, real: np.dtype, span: int, private: bool) -> int:
     r, k, d = shape
     points = number("assign.cu", "THREADS") * assign_points(d, real)
-    sizes = {"r": r, "k": k, "D": d, "STRIDE": d | 1, "columns": columns, "points": points, "bytes": real.itemsize}
-    sizes |= {"span": span, "private_totals": private}
+    sizes = {"r": r, "k": k, "D": d, "stride": assign_stride(d, real), "columns": columns, "points": points}
+    sizes |= {"bytes": real.itemsize, "span": span, "private_totals": private}
     return shared_bytes("assign.cu", "ASSIGN_SHARED", real, sizes)
 
 
@@ -93,9 +101,10 @@ def assign(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks
     share = room // 2 if least + each * MIN_SPAN <= room // 2 else room
     span = max(1, min(r * -(-k // 4), (share - least) // each))
     private = summed and bytes_of(span, True) <= share
-    tiles = -(-n // (threads * assign_points(d, real)))
-    grid = min(tiles, max(blocks, min(tiles // 2, 4 * blocks)))  # tables are loaded and written back by every block
-    return AssignForm((max(1, grid),), threads, bytes_of(span, private), span, private)
+    tiles = max(1, -(-n // (threads * assign_points(d, real))))
+    turns = -(-tiles // (2 * blocks))  # of a block: each has as many
+    grid = -(-tiles // turns)
+    return AssignForm((grid,), threads, bytes_of(span, private), span, private)
 
 
 def assign_tiled(room: int, n: int, shape: Shape, columns: int, real: np.dtype, blocks: int, summed: bool) -> Form:
@@ -106,30 +115,98 @@ def assign_tiled(room: int, n: int, shape: Shape, columns: int, real: np.dtype, 
     return Form((max(1, min(-(-n // TILE), 4 * blocks)),), THREADS, private * shared, False, private)
 
 
+class RowsForm(NamedTuple):
+    """How a kernel is launched whose warps have 32 points each: D, STAGED and WARPS are its macros."""
+
+    D: int  # coordinates, where the compiler knows them
+    STAGED: int  # the points are in shared memory
+    WARPS: int
+    shared: int
+    private: bool = False
+
+    @property
+    def defines(self) -> dict[str, int]:
+        return {"D": self.D, "STAGED": self.STAGED, "WARPS": self.WARPS}
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.WARPS
+
+    def grid(self, n: int, blocks: int) -> int:
+        """Blocks for n points: as many as have work, at the most."""
+        return max(1, min(-(-n // self.threads), blocks))
+
+
+def _rows(room: int, d: int, bytes_of: Callable[[dict[str, int]], int]) -> RowsForm:
+    """As many warps as leave a multiprocessor room for several blocks; points in global memory where it has none."""
+    known = d if d <= REGISTER_D else 0
+    for staged, warps in ((1, 4), (1, 2), (1, 1), (0, 4)):
+        shared = bytes_of({"STAGED": staged, "WARPS": warps, "d": d})
+        if shared <= room // 2:
+            break
+    return RowsForm(known, staged, warps, shared)
+
+
+def nearest_two(room: int, d: int, real: np.dtype, tensor: bool) -> RowsForm:
+    """`nearest_two`, with products on tensor cores or without."""
+    more = {"TENSOR": int(tensor), "depth": -(-d // 16) * 16}
+    return _rows(room, d, lambda sizes: shared_bytes("nearest_two.cu", "NEAREST_TWO_SHARED", real, sizes | more))
+
+
+def swap_gains(room: int, trials: int, k: int, d: int, real: np.dtype) -> RowsForm:
+    """`swap_gains`; its sums are in shared memory if that leaves room for two blocks."""
+
+    def bytes_of(sizes: dict[str, int], private: bool = False) -> int:
+        more = {"trials": trials, "groups": -(-trials // 8), "k": k, "private_sums": private}
+        return shared_bytes("swap_gains.cu", "SWAP_GAINS_SHARED", real, sizes | more)
+
+    form = _rows(room, d, bytes_of)
+    shared = bytes_of(form.defines | {"d": d}, private=True)
+    return form._replace(shared=shared, private=True) if shared <= room // 2 else form
+
+
+def reassign(room: int, k: int, plain: bool) -> tuple[bool, int]:
+    """Whether `reassign` keeps quotients of clusters in shared memory, if weights allow it; and its bytes."""
+    shared = shared_bytes("relocation.cu", "REASSIGN_SHARED", np.dtype(float), {"tabled": 1, "k": k})
+    tabled = plain and shared <= room // 2
+    return tabled, tabled * shared
+
+
 def survey_group(r: int) -> int:
     """Restarts that share a read in a survey of R."""
     return 1 if r == 1 else GROUP
 
 
-def survey_defines(r: int, d: int) -> dict[str, int]:
-    """Which form of `survey` a shape takes: tiles of equal width, as wide as they can be."""
-    return {"RG": survey_group(r), "WIDTH": -(-d // -(-d // SPAN)), "WIDE": int(d > SPAN)}
+def survey_defines(
+    r: int, d: int, paired: bool = True, resident: bool = True, weighted: bool = False
+) -> dict[str, int]:
+    """Which form of `survey` a shape takes: tiles of equal width, as wide as they can be; of pairs if X is aligned."""
+    pack = 2 if paired and d % 2 == 0 else 1
+    width = pack * -(-d // pack // -(-d // SPAN))
+    wide = 0 if d <= SPAN else 1 if d % width == 0 else 2
+    flags = {"RESIDENT": int(resident), "WEIGHTED": int(weighted)}
+    return {"RG": survey_group(r), "WIDTH": width, "PACK": pack, "WIDE": wide} | flags
 
 
-def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: bool) -> Form:
-    """`survey`; `keyed` if the best free points are wanted."""
+def survey_resident(shape: Shape) -> bool:
+    """Whether `survey` should have its centres in shared memory."""
+    return 8 * min(survey_group(shape.r), shape.r) * shape.k * shape.d <= TABLE
+
+
+def survey(room: int, n: int, shape: Shape, real: np.dtype, blocks: int, keyed: bool, paired: bool = True) -> Form:
+    """`survey`; `keyed` if the best free points are wanted. All blocks run at a time, two on a multiprocessor."""
     r, k, d = shape
     group, threads = min(survey_group(r), r), THREADS if r == 1 else THREADS // 2
-    resident, private = 8 * group * k * d <= TABLE, keyed and 8 * group * k <= TABLE
-    sizes = survey_defines(r, d) | {"group": group, "k": k, "d": d, "threads": threads}
-    while True:
-        sizes |= {"resident": resident, "private_keys": private}
-        shared = shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
-        if shared <= room:
-            break
-        resident, private = False, private and resident
-    grid = (-(-r // survey_group(r)), max(1, min(-(-n // threads), 2 * blocks)))
-    return Form(grid, threads, shared, resident, private)
+    sizes = survey_defines(r, d, paired) | {"group": group, "k": k, "d": d, "threads": threads}
+
+    def bytes_of(resident: bool, private: bool) -> int:
+        sizes.update(RESIDENT=int(resident), private_keys=int(private))
+        return shared_bytes("tabu_argmin.cu", "SURVEY_SHARED", real, sizes)
+
+    private = keyed and 8 * group * k <= KEYS and bytes_of(False, True) <= room
+    resident = survey_resident(shape) and 2 * bytes_of(True, private) <= room
+    grid = (-(-r // survey_group(r)), max(1, min(-(-n // threads), blocks)))
+    return Form(grid, threads, bytes_of(resident, private), resident, private)
 
 
 def block_search_bytes(n: int, shape: Shape, columns: int, real: np.dtype) -> int:

@@ -24,6 +24,7 @@ TYPES: dict[str, np.dtype] = {
     "idx": np.dtype(np.int64),
     "word": np.dtype(np.uint64),
     "uint4": np.dtype("V16"),
+    "float4": np.dtype("V16"),
 }
 _POINTER = np.dtype(np.uint64)
 _SIGNATURE = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\)\s)?(\w+)\(([^)]*)\)')

@@ -14,6 +14,8 @@ import numpy as np
 from gputabu.backend.arithmetic.constants import KEY_BITS, LIMB
 from gputabu.backend.arithmetic.fixed_point import Grid as FixedPointGrid
 from gputabu.backend.arithmetic.fixed_point import power
+from gputabu.backend.arithmetic.powers import EXP_SERIES, LOG_SERIES
+from gputabu.backend.arithmetic.powers import Fuzzifier as PlainFuzzifier
 from gputabu.backend.cuda.memory import upload
 from gputabu.core.results import Stop
 
@@ -25,6 +27,7 @@ STOPS: tuple[Stop | None, ...] = (
     Stop.TARGET,
     Stop.CONVERGED,
     Stop.TOLERANCE,
+    Stop.EFFORT,
 )
 #: What it says of a restart that waits for the host.
 PAUSED = len(STOPS)
@@ -36,6 +39,30 @@ class Chunk(NamedTuple):
     n: int
     start: int
     pitch: int
+
+
+class Fuzzifier(NamedTuple):
+    """The powers of a fuzzifier."""
+
+    series: Any
+    ratio: float
+    share: float
+    total: float
+    ratio_whole: int
+    ratio_half: int
+    ratio_quarter: int
+    share_whole: int
+    share_half: int
+    share_quarter: int
+    total_whole: int
+    total_half: int
+    total_quarter: int
+
+    @classmethod
+    def upload(cls, m: float) -> Fuzzifier:
+        ratio, share, total = PlainFuzzifier.of(m)
+        series = upload(np.array(LOG_SERIES + EXP_SERIES))
+        return cls(series, ratio.value, share.value, total.value, *ratio[1:], *share[1:], *total[1:])
 
 
 class Shape(NamedTuple):
@@ -101,11 +128,23 @@ class HalfCenters(NamedTuple):
     words: Any
     norms: Any
     unit: float
+    padded: int
+    tile: int
+    stage_steps: int
+    stages: int
+    parts: int
 
     @classmethod
-    def empty(cls, r: int, words: int, padded: int) -> HalfCenters:
+    def empty(
+        cls, r: int, words: int, padded: int, tile: int, stage_steps: int, stages: int, parts: int
+    ) -> HalfCenters:
         """Room for R restarts; what is padding is zero, and infinitely far away."""
-        return cls(cupy.zeros((r, words), np.uint32), upload(np.full((r, padded), np.inf, np.float32)), 1.0)
+        norms = upload(np.full((r, padded), np.inf, np.float32))
+        return cls(cupy.zeros((r, words), np.uint32), norms, 1.0, padded, tile, stage_steps, stages, parts)
+
+
+#: Where there are none.
+NO_HALVES = HalfCenters(None, None, 1.0, 0, 0, 0, 0, 0)
 
 
 class HalfDoubt(NamedTuple):
@@ -164,7 +203,7 @@ class Restarts(NamedTuple):
         (r, k), t = means.shape, max_iter + 1
         return cls(
             means=upload(means),
-            rows=cupy.empty((r, k, capacity), np.int64),
+            rows=cupy.zeros((r, k, capacity), np.int64),
             length=cupy.zeros((r, k), np.int32),
             best_means=cupy.empty((r, k), np.int64),
             best_cost=cupy.zeros(r, np.float64),
@@ -266,6 +305,7 @@ class Relocations(NamedTuple):
     idle: Any
     done: Any
     age: Any
+    left: Any
     current: Any
     best: Any
     moves: Any
@@ -300,6 +340,8 @@ class RelocationRules(NamedTuple):
     go_back: int
     steps: int
     more_steps: int
+    calm: int
+    window: int
     coarsest: int
     finest: int
 
@@ -314,3 +356,6 @@ class TrialBatch(NamedTuple):
     first: int
     quads: int
     trials: int
+    centers: Any = None
+    cuts: Any = None
+    pairs: Any = None

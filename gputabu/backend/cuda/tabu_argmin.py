@@ -70,12 +70,14 @@ class CudaTabuArgmin(DeviceBackend):
         age: Any = None, bar: Any = None, done: Any = None, cost_scale: float | None = None,
     ) -> None:  # fmt: skip
         """Survey the points of a chunk: costs and, if they are given, keys. J is on the grid unless it has a scale."""
-        shape, real = structs.Shape(*centers.shape), self.points.dtype
-        defines, grid = shapes.survey_defines(shape.r, shape.d), self.device_grid
+        shape, real, grid = structs.Shape(*centers.shape), self.points.dtype, self.device_grid
+        paired, weighted = chunk.X.data.ptr % (2 * real.itemsize) == 0, chunk.weights is not None
+        defines = shapes.survey_defines(shape.r, shape.d, paired, shapes.survey_resident(shape), weighted)
         room = self.room("tabu_argmin.cu", "survey", **defines)
         for part in self.parts(chunk, 2 * shape.r * shape.d):
-            form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None)
+            form = shapes.survey(room, part.n, shape, real, self.blocks, keys is not None, paired)
+            defines["RESIDENT"] = int(form.resident)
             self.launch("tabu_argmin.cu", "survey", form.grid, (
                 part.X, part.weights, centers, labels, stamps, age, bar, costs, keys, done, self.rows_of(part),
-                shape, grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, form.resident,
-                form.private), form.shared, form.threads, **defines)  # fmt: skip
+                shape, grid.cost_scale if cost_scale is None else cost_scale, grid.key_scale, form.private),
+                form.shared, form.threads, **defines)  # fmt: skip

@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
 
 import cupy
 import numpy as np
@@ -24,6 +25,8 @@ OLDEST = 8
 LEAST_D = 16
 #: Coordinates below which memory is the limit: small tiles then, two blocks on a multiprocessor.
 WIDE_D = 64
+#: Coordinates up to which points are in registers, and all centres in shared memory.
+RESIDENT_D = 48
 #: A sum of n products errs by KAPPA · n · 2^-24 of the sum of their sizes: Volta's, the worst that is known.
 KAPPA = 3.0
 #: Norms of centres are scaled to at most 2^HALF_REACH, so that no half overflows.
@@ -31,6 +34,62 @@ HALF_REACH = 14
 WARPS = 8
 #: Bytes of shared memory that the kernels declare themselves, at the most.
 STATIC_SHARED = 64
+
+
+@dataclass(frozen=True)
+class ResidentForm:
+    """A block with all centres in shared memory: the macros of kernels/assign_resident.cu."""
+
+    words: int
+    d: int
+    warps: int
+
+    tile_n: ClassVar[int] = 32
+    stages: ClassVar[int] = 1
+
+    @property
+    def tile_m(self) -> int:
+        """Points of a block."""
+        return 32 * self.warps
+
+    @property
+    def qs(self) -> int:
+        return -(-self.d // 16)
+
+    @property
+    def depth(self) -> int:
+        """Coordinates with padding."""
+        return 16 * self.qs
+
+    @property
+    def stage(self) -> int:
+        """Of TILE_N centres, in units of 16 bytes."""
+        return 64 * self.qs * self.words
+
+    def padded(self, k: int) -> int:
+        """Centres with padding."""
+        return -(-k // self.tile_n) * self.tile_n
+
+    def words_of(self, k: int) -> int:
+        """Words of 32 bits that the centres of a restart take."""
+        return self.padded(k) // self.tile_n * self.stage * 4
+
+    @property
+    def defines(self) -> dict[str, int]:
+        few = self.qs == 1 or (self.qs == 2 and self.d % 4 == 0)  # registers for two blocks on a multiprocessor
+        return {
+            "D": self.d,
+            "WORDS": self.words,
+            "WARPS": self.warps,
+            "MIN_BLOCKS": 2 if few and self.words == 1 else 1,
+        }
+
+    def shared(self, shape: Shape, columns: int, real: np.dtype, private: bool) -> int:
+        """Bytes of shared memory of a block."""
+        sizes = {"r": shape.r, "k": shape.k, "d": self.d, "padded": self.padded(shape.k), "block": self.stage}
+        sizes |= {"warps": self.warps, "size": real.itemsize, "steps": self.qs}
+        sizes |= {"columns": columns, "private_totals": private}
+        return shared_bytes("assign_resident.cu", "ASSIGN_RESIDENT_SHARED", real, sizes)
 
 
 class TensorForm(NamedTuple):
@@ -84,17 +143,13 @@ class TensorForm(NamedTuple):
         names = {"MI": self.mi, "NI": self.ni, "WARPS_M": self.warps_m, "QS": self.qs, "WORDS": self.words}
         return names | {"LANES": lanes, "MIN_BLOCKS": 1 if self.d >= WIDE_D or self.words > 1 else 2}
 
-    @property
-    def layout(self) -> dict[str, int]:
-        """The macros of kernels/half_centers.cu."""
-        return {"TILE_N": self.tile_n, "QS": self.qs, "WORDS": self.words}
-
     def shared(self, shape: Shape, columns: int, real: np.dtype, resident: bool, private: bool, listed: bool) -> int:
         """Bytes of shared memory of a block."""
         r, k, _ = shape
         n_buffers = r * self.padded(k) // self.tile_n * self.stages if resident else 2
         sizes = {"words": self.words, "tile_m": self.tile_m, "warps_n": self.warps_n, "depth": self.depth}
-        sizes |= {"stage": self.stage, "n_buffers": n_buffers, "padded": self.padded(k), "listed": listed}
+        sizes |= {"stage": self.stage, "n_buffers": n_buffers, "padded": self.padded(k)}
+        sizes |= {"listed": listed, "direct": not listed}
         sizes |= {"r": r, "k": k, "d": self.d, "columns": columns, "private_totals": private}
         sizes["small"] = self.d < WIDE_D
         return shared_bytes("assign_tensor.cu", "ASSIGN_TENSOR_SHARED", real, sizes)
@@ -104,24 +159,30 @@ def candidates(k: int, d: int, words: int) -> list[TensorForm]:
     """Forms for a shape, the best first; which fits depends on the device."""
 
     def form(mi: int, ni: int, warps_m: int, qs: int) -> TensorForm:
-        few = k <= 8 * (WARPS // warps_m)
-        return TensorForm(mi, 1 if few else ni, warps_m, qs, words, d)
+        few = k <= 16 * (WARPS // warps_m)
+        return TensorForm(mi, 2 if few else ni, warps_m, qs, words, d)
 
     if d < WIDE_D:
         return [form(2, 4, 8, 1), form(1, 4, 8, 1), form(1, 4, 4, 1)]
-    return [form(2, 8, 4, 2), form(2, 8, 2, 2), form(2, 8, 1, 1), form(1, 4, 1, 1)]
+    narrow = [form(2, 8, 4, 2), form(2, 8, 2, 2), form(2, 8, 1, 1), form(1, 4, 1, 1)]
+    wide = [form(4, 8, 2, 1), form(4, 8, 1, 1)]  # fewer loads for a product; registers for one half only
+    return [one for one in wide if words == 1 and 8 * one.padded(k) <= 9 * narrow[0].padded(k)] + narrow
 
 
-def form_of(room: int, shape: Shape, columns: int, real: np.dtype, words: int) -> TensorForm | None:
+def form_of(room: int, shape: Shape, columns: int, real: np.dtype, words: int) -> ResidentForm | TensorForm | None:
     """The form that a block with `room` bytes of shared memory can have; None where none fits."""
     one = shape._replace(r=1)
-    for form in candidates(shape.k, shape.d, words):
-        if form.shared(one, columns, real, resident=False, private=False, listed=True) <= room:
+    if shape.d <= RESIDENT_D:
+        form = ResidentForm(words, shape.d, WARPS)
+        if form.shared(one, columns, real, private=False) <= room:
             return form
+    for tiles in candidates(shape.k, shape.d, words):
+        if tiles.shared(one, columns, real, resident=False, private=False, listed=True) <= room:
+            return tiles
     return None
 
 
-def half_doubt(form: TensorForm) -> HalfDoubt:
+def half_doubt(form: ResidentForm | TensorForm) -> HalfDoubt:
     """What two scores may err by. See docs/design.md."""
     rounding = (2 * 2.0**-11 if form.words == 1 else 3 * 2.0**-22) * (1 + 2.0**-6) + 2.0**-21
     sums = KAPPA * form.depth * (1 if form.words == 1 else 3) * 2.0**-24

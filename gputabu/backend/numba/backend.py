@@ -12,18 +12,23 @@ import numpy as np
 
 from gputabu.backend.contract import Assignment
 from gputabu.backend.loops import Loops
+from gputabu.backend.numba.fuzzy import NumbaFuzzy
 from gputabu.backend.numba.hartigan import NumbaHartigan
 from gputabu.backend.numba.kernels.assign import assign_rows
 from gputabu.backend.numba.relocation import NumbaRelocation
 from gputabu.backend.numba.restarts import NumbaLoops
+from gputabu.backend.numba.splits import NumbaSplits
 from gputabu.backend.numba.tabu_argmin import NumbaTabuArgmin
 from gputabu.backend.numba.tiling import block_arguments
+from gputabu.backend.numba.transfers import NumbaTransfers
 from gputabu.backend.numpy.backend import NumpyBackend
 from gputabu.core.caching import cached_property
 from gputabu.data.points import Block
 
 
-class NumbaBackend(NumbaTabuArgmin, NumbaRelocation, NumbaHartigan, NumpyBackend):
+class NumbaBackend(
+    NumbaTabuArgmin, NumbaRelocation, NumbaHartigan, NumbaSplits, NumbaTransfers, NumbaFuzzy, NumpyBackend
+):
     """A data set on the host: labels and K-Means; seeding comes with relocation."""
 
     name = "numba"

@@ -30,10 +30,12 @@ from gputabu.backend.numba.kernels.relocation import (
 )
 from gputabu.backend.numba.kernels.restart import RestartLimits, RestartState, run_restart
 from gputabu.backend.numba.kernels.scores import BLOCK, FastCenters, ScoreScratch
+from gputabu.backend.numba.kernels.seeding import SeedScratch, seed_restart
 from gputabu.backend.numba.kernels.state import Data, RestartScratch
 from gputabu.backend.numba.relocation import NumbaRelocation, arrays_of
 from gputabu.backend.numba.tiling import block_arguments
 from gputabu.core import random
+from gputabu.core.caching import cached_property
 from gputabu.core.random import Purpose
 from gputabu.core.results import Stop
 
@@ -50,6 +52,7 @@ STOPS = {
     status.CONVERGED: Stop.CONVERGED,
     status.TOLERANCE: Stop.TOLERANCE,
     status.MAX_ITER: Stop.MAX_ITER,
+    status.EFFORT: Stop.EFFORT,
 }
 
 
@@ -58,6 +61,25 @@ class NumbaLoops(Loops):
 
     def __init__(self, backend: NumbaRelocation) -> None:
         self.backend, self.points, self.tuning = backend, backend.points, backend.tuning
+
+    # -- seeds -------------------------------------------------------------------------------------
+
+    def plus_plus(self, first: np.ndarray, words: np.ndarray) -> np.ndarray | None:
+        (r, count, _), n = words.shape, self.points.n
+        if not (self.is_small(count + 1) or self.is_medium(count + 1, r)):
+            return None
+        data, grid = self.data, self.backend.grid
+        columns, limits = self.columns, (grid.coarsest(n), grid.finest)
+        chosen = np.empty((r, count), np.int64)
+
+        def draw(restarts: Iterable[int]) -> None:
+            scratch = SeedScratch(np.empty(n), np.empty(n, np.int64), np.empty(len(columns), np.int64), np.empty(BLOCK))
+            for i in restarts:
+                drawn = seed_restart(data, columns, first[i], words[i], *limits, scratch, chosen[i])
+                chosen[i, drawn:] = -1
+
+        self.backend.workers.map(draw, range(r))
+        return chosen
 
     # -- QM-TS, K-Means, single moves --------------------------------------------------------------
 
@@ -130,7 +152,7 @@ class NumbaLoops(Loops):
         report: Callable[[], None] = lambda: None,
     ) -> None:
         """Deal the restarts to the threads. Each is taken to its end, or, once time is over, to a first result."""
-        data, scales, k, d = self._data(), self.backend.scales, state.totals.shape[1], self.points.d
+        data, scales, k, d = self.data, self.backend.scales, state.totals.shape[1], self.points.d
         stride = max(1, self.tuning.slice_work // (self.points.n * k * d))
 
         def work(restarts: Iterable[int]) -> None:
@@ -177,7 +199,13 @@ class NumbaLoops(Loops):
             bound=np.empty(n),
         )
 
-    def _data(self) -> Data:
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The points feature by feature, (N / BLOCK, d, BLOCK) float64."""
+        return columns_of(self.data)
+
+    @cached_property
+    def data(self) -> Data:
         """The points with what the fast scores need of them, which all restarts share."""
         (block,) = self.points.blocks(self.points.n)
         X, weights, _ = block_arguments(block)
@@ -192,14 +220,15 @@ class NumbaLoops(Loops):
 
     def relocation(self, centers: np.ndarray, settings: RelocationSettings) -> RelocationRun | None:
         """Threads go round the restarts that are theirs, so that all have gone equally far when the time is over."""
-        (r, k, d), n, t = centers.shape, self.points.n, settings.max_iter + 1
-        if not (self.is_small(k) or self.is_medium(k, r)) or 24 * r * t > self.tuning.state_bytes:
+        (r, k, d), n = centers.shape, self.points.n
+        if not (self.is_small(k) or self.is_medium(k, r)):
             return None
         nearest = self.backend.no_nearest_two(centers)
         state = self._relocation_state(centers, nearest.at, settings)
-        data, scales, monitor = self._data(), self.backend.scales, settings.monitor
-        columns, arrays, limits = columns_of(data), arrays_of(nearest), self._relocation_rules(settings)
+        data, scales, monitor = self.data, self.backend.scales, settings.monitor
+        columns, arrays, limits = self.columns, arrays_of(nearest), self._relocation_rules(settings)
         stride = min(self.tuning.longest_slice, max(1, self.tuning.relocation_slice_work // (PASSES * n * k * d)))
+        traces = [np.empty((3, 0))] * r  # which grow: nobody knows how many iterations there will be
 
         def work(shares: Iterable[list[int]]) -> None:
             relocation_scratch = self.backend.relocation_scratch(k, settings.candidates, n)
@@ -215,20 +244,23 @@ class NumbaLoops(Loops):
                     if over and age:
                         continue
                     begun, until = max(age - 1, 0), 1 if over else age + stride
+                    traces[restart] = grown(traces[restart], until)
                     words = random.words(
                         settings.seed, int(settings.numbers[restart]), (until - begun) * settings.candidates,
                         purpose=Purpose.CANDIDATE, first=begun * settings.candidates,
                     ).reshape(-1, settings.candidates)  # fmt: skip
                     relocation_restart(
-                        data, columns, state, arrays, restart, words, begun, limits, until, scales, *scratch
-                    )
-                report(state.status, state.cost, monitor)
+                        data, columns, state, traces[restart], arrays, restart, words, begun, limits, until, scales,
+                        *scratch,
+                    )  # fmt: skip
+                if monitor.report_due():
+                    report_relocation(state, traces, monitor)
                 over = monitor.should_stop()
                 running = [restart for restart in running if not state.status[restart, status.DONE] and not over]
 
         threads = self.backend.workers.threads
         self.backend.workers.map(work, [list(range(i, r, threads)) for i in range(threads)])
-        return relocation_run(state)
+        return relocation_run(state, traces)
 
     def is_medium(self, k: int, restarts: int) -> bool:
         """Whether relocation has a search for every thread, and data that each can go over alone."""
@@ -250,9 +282,8 @@ class NumbaLoops(Loops):
             elite=np.full(r, np.inf),
             placed=np.full((r, settings.tenure), -1, np.int64),
             used=np.full((r, k), -1, np.int64),
-            status=np.zeros((r, 4), np.int64),
-            cost=np.empty((r, 2, settings.max_iter + 1)),  # of which most may never be needed
-            moves=np.empty((r, settings.max_iter), np.int64),
+            status=np.zeros((r, 5), np.int64),
+            max_passes=settings.max_passes,
         )
 
     def _relocation_rules(self, settings: RelocationSettings) -> RelocationRules:
@@ -263,6 +294,7 @@ class NumbaLoops(Loops):
             returns=settings.returns,
             steps=settings.steps,
             more_steps=settings.more_steps,
+            calm=settings.calm,
             reach=float(settings.reach),
             target=float(settings.target),
             coarsest=self.backend.grid.coarsest(self.points.n),
@@ -279,13 +311,36 @@ def columns_of(data: Data) -> np.ndarray:
     return columns
 
 
-def relocation_run(state: RelocationState) -> RelocationRun:
+def grown(trace: np.ndarray, length: int) -> np.ndarray:
+    """A trace (3, T) with room for so many entries."""
+    if length <= trace.shape[1]:
+        return trace
+    longer = np.empty((3, 2 * length))
+    longer[:, : trace.shape[1]] = trace
+    return longer
+
+
+def relocation_run(state: RelocationState, traces: list[np.ndarray]) -> RelocationRun:
     """Where searches ended, and their traces."""
     age = state.status[:, status.AGE]
-    made = np.arange(age.max()) < age[:, None]  # (R, T + 1)
-    current, best = (np.where(made, state.cost[:, i, : age.max()], np.nan) for i in (0, 1))
-    moves = np.where(made[:, 1:], state.moves[:, : age.max() - 1], -1)
-    return RelocationRun(state.best_centers, stops(state.status), current, best, moves)
+    joined = np.full((3, len(age), age.max()), np.nan)
+    joined[2] = -1
+    for r, trace in enumerate(traces):
+        joined[:, r, : age[r]] = trace[:, : age[r]]
+    current, best, moves = joined
+    return RelocationRun(
+        state.best_centers, stops(state.status), current, best, moves[:, 1:].astype(np.int64),
+        state.status[:, status.PASSES],
+    )  # fmt: skip
+
+
+def report_relocation(state: RelocationState, traces: list[np.ndarray], monitor: StopSignal) -> None:
+    """Tell how far relocation searches are."""
+    rows = state.status
+    made = rows[:, status.AGE] - 1
+    best = [trace[1, m] if m >= 0 else np.nan for trace, m in zip(traces, made, strict=True)]
+    share = rows[:, status.PASSES] / state.max_passes
+    monitor.report_restarts(np.maximum(made, 0), np.array(best), rows[:, status.DONE] != status.GOING, share)
 
 
 def stops(rows: np.ndarray) -> list[Stop | None]:

@@ -11,14 +11,19 @@ from gputabu.backend.arithmetic.constants import ON_CENTER
 from gputabu.backend.arithmetic.fixed_point import Totals, limbs
 from gputabu.backend.base import farthest, nearest
 from gputabu.backend.contract import FAR, Assignment
+from gputabu.backend.numpy.fuzzy import NumpyFuzzy
 from gputabu.backend.numpy.hartigan import NumpyHartigan
 from gputabu.backend.numpy.reassignment import NumpyReassignment
 from gputabu.backend.numpy.relocation import NumpyRelocation
+from gputabu.backend.numpy.splits import NumpySplits
 from gputabu.backend.numpy.tabu_argmin import NumpyTabuArgmin
 from gputabu.backend.numpy.tiling import Task
+from gputabu.backend.numpy.transfers import NumpyTransfers
 
 
-class NumpyBackend(NumpyTabuArgmin, NumpyRelocation, NumpyHartigan, NumpyReassignment):
+class NumpyBackend(
+    NumpyTabuArgmin, NumpyRelocation, NumpyHartigan, NumpyReassignment, NumpySplits, NumpyTransfers, NumpyFuzzy
+):
     """A data set on the host: data, labels and K-Means; seeding comes with relocation."""
 
     name = "numpy"

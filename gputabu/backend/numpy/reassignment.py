@@ -8,9 +8,13 @@ from collections.abc import Iterable
 import numpy as np
 from scipy.sparse import csc_array
 
+from gputabu.backend.arithmetic import canonical, certified, rules
 from gputabu.backend.arithmetic.fixed_point import Totals, quantize
+from gputabu.backend.arithmetic.keys import NO_KEY
+from gputabu.backend.arithmetic.scratch import Scratch
 from gputabu.backend.base import TrialCosts
-from gputabu.backend.contract import Assignment, TrialBatch
+from gputabu.backend.contract import ROW_BITS, Assignment, TrialBatch
+from gputabu.backend.numpy.hartigan import find
 from gputabu.backend.numpy.tiling import Task, TiledBackend
 from gputabu.core import random as draws
 from gputabu.core.random import Purpose
@@ -69,8 +73,62 @@ class NumpyReassignment(TiledBackend):
                     totals[group] += sums
                     changed[group] += np.bincount(restart, minlength=len(current))
 
-        self.workers.map(relabel, self.tasks(r))
+        self.workers.map(relabel, self.tasks(r, _width(trials, 1)))
         return Assignment(totals, changed)
+
+    def evaluate_steps_partial(
+        self, centers: np.ndarray, moves: tuple[np.ndarray, np.ndarray] | None, trials: TrialBatch
+    ) -> tuple[np.ndarray, np.ndarray]:
+        s, k, d = centers.shape
+        fast, slack = self.product(centers, self.grid.offset), rules.slack(self.bounds)
+        between, mass = (None, None) if moves is None else (self.product(moves[0], self.grid.offset), moves[1])
+        totals = np.zeros((s, k, Totals.columns(d, self.points.weights is not None)), np.int64)
+        fingerprints = np.zeros((s, 2), np.uint64)
+        lock = threading.Lock()
+
+        def label(tasks: Iterable[Task]) -> None:
+            scratch = self.workers.scratch
+            for block, group in tasks:
+                new = certified.nearest(block.X, fast.select(group), scratch)
+                if between is not None and mass is not None:
+                    new = new.copy()
+                    restart, point, target = find(block, between.select(group), mass[group], new, slack, scratch)
+                    new[restart, point] = target
+                everywhere = np.ones(new.shape, np.bool_)
+                sums = self.change_of_totals(block, np.full_like(new, -1), new, everywhere, k)
+                words = new.astype(np.uint64) @ _factors(block, trials)
+                with lock:  # integers: the order does not matter
+                    totals[group] += sums
+                    fingerprints[group] += words
+
+        self.workers.map(label, self.tasks(s, k))
+        return totals, fingerprints
+
+    def member_keys_partial(self, labels: np.ndarray, clusters: np.ndarray, trials: TrialBatch) -> np.ndarray:
+        r, t = clusters.shape
+
+        def look(tasks: Iterable[Task]) -> np.ndarray:
+            found = np.empty((r, t, 2), np.uint64)
+            found[...] = NO_KEY, 0
+            for block, group in tasks:
+                current, rows = labels[group, block.rows], np.arange(len(block.X)) + trials.first + block.start
+                words = _all_words(self, block, trials, group)[..., : len(block.X)]
+                keys = words >> np.uint64(ROW_BITS) << np.uint64(ROW_BITS) | rows.astype(np.uint64)
+                mine = current[:, None] == clusters[group][..., None]  # (R', T, n)
+                if block.weights is not None:
+                    mine &= block.weights > 0
+                least, most = np.where(mine, keys, NO_KEY).min(axis=2), np.where(mine, keys, 0).max(axis=2)
+                found[group, :, 0] = np.minimum(found[group, :, 0], least)
+                found[group, :, 1] = np.maximum(found[group, :, 1], most)
+            return found
+
+        parts = np.stack(self.workers.map(look, self.tasks(r, SHARE * t)))
+        return np.stack([parts[..., 0].min(axis=0), parts[..., 1].max(axis=0)], axis=-1)
+
+
+def _width(trials: TrialBatch, n_trials: int) -> int:
+    """Elements that a point takes while so many trials of it are drawn."""
+    return max(SHARE * n_trials, 2 * trials.k if trials.centers is not None else 1)
 
 
 def _draw(backend: TiledBackend, labels: np.ndarray, trials: TrialBatch, tried: np.ndarray) -> np.ndarray:
@@ -86,7 +144,7 @@ def _draw(backend: TiledBackend, labels: np.ndarray, trials: TrialBatch, tried: 
                 tried[group] += sums
                 fingerprints[group] += words
 
-    backend.workers.map(draw, backend.tasks(r, SHARE * t))
+    backend.workers.map(draw, backend.tasks(r, _width(trials, t)))
     return fingerprints
 
 
@@ -94,30 +152,28 @@ def _trial_changes(
     backend: TiledBackend, block: Block, current: np.ndarray, trials: TrialBatch, group: slice
 ) -> tuple[np.ndarray, np.ndarray]:
     """What the trials of some restarts change, over a block: totals (R', T, K, C) and fingerprints (R', T, 2)."""
-    r, n = current.shape
-    t, k = trials.n_trials, trials.k
-    words = _all_words(backend, block, trials, group)  # (R', T, n or more)
-    width = words.shape[2]
-    words = words.ravel()
-    at = np.flatnonzero(words >= np.uint64(trials.limit))
-    slot = at // width  # restart · T + trial
-    point = at - slot * width
-    if width > n:  # the pitch is beyond the last point
-        inside = point < n
-        at, slot, point = at[inside], slot[inside], point[inside]
+    r, t, k = len(current), trials.n_trials, trials.k
+    if trials.cuts is None:
+        words = _all_words(backend, block, trials, group)  # (R', T, n or more)
+        slot, point, new = _drawn(block, current, trials, group, words.reshape(r * t, -1), np.arange(r * t) // t)
+    else:
+        slot, point, new = _cut(block, current, trials, group, *np.divmod(np.arange(r * t), t))
     old = current[slot // t, point]
-    new = _others(words[at], old, k)
     sums = _sums(backend, block, slot, point, old, new, r * t, k)
     # In the order of slots, fingerprints are differences of one running sum: modulo 2^64 nothing is lost.
     steps, ends = (new - old).astype(np.uint64), np.searchsorted(slot, np.arange(r * t + 1))
-    factors = draws.words(trials.seed, 0, 2 * n, purpose=Purpose.PRINT, first=2 * (trials.first + block.start)).reshape(
-        n, 2
-    )
+    factors = _factors(block, trials)
     fingerprints, running = np.empty((r * t, 2), np.uint64), np.zeros(len(slot) + 1, np.uint64)
     for i in (0, 1):
         np.cumsum(factors[:, i][point] * steps, out=running[1:])
         fingerprints[:, i] = np.diff(running[ends])
     return sums.reshape(r, t, k, -1), fingerprints.reshape(r, t, 2)
+
+
+def _factors(block: Block, trials: TrialBatch) -> np.ndarray:
+    """What the labels of a block's points are multiplied by in fingerprints, (n, 2)."""
+    first = 2 * (trials.first + block.start)
+    return draws.words(trials.seed, 0, 2 * len(block.X), purpose=Purpose.PRINT, first=first).reshape(-1, 2)
 
 
 def _adopted(
@@ -126,19 +182,83 @@ def _adopted(
     """Restart, point and new label of what the chosen trials change."""
     n, moved = current.shape[1], np.flatnonzero(chosen >= 0)
     if trials.given is not None:
-        new = np.broadcast_to(trials.given[block.rows], (len(moved), n))
+        mine = np.minimum(group.start + moved, len(trials.given) - 1)
+        new = trials.given[mine, block.rows]
         i, point = np.nonzero(new != current[moved])
         return moved[i], point, new[i, point]
-    pitch = trials.pitch(backend.points.n)
-    words = backend.workers.scratch("words", (len(moved), n), np.uint64)
-    for row, one in zip(words, moved, strict=True):
-        row[:] = _words(trials, group.start + one, int(chosen[one]) * pitch + trials.first + block.start, n)
-    i, point = np.nonzero(words >= np.uint64(trials.limit))
+    if trials.cuts is None:
+        pitch = trials.pitch(backend.points.n)
+        words = backend.workers.scratch("words", (len(moved), n), np.uint64)
+        for row, one in zip(words, moved, strict=True):
+            row[:] = _words(trials, group.start + one, int(chosen[one]) * pitch + trials.first + block.start, n)
+        i, point, new = _drawn(block, current, trials, group, words, moved)
+    else:
+        i, point, new = _cut(block, current, trials, group, moved, chosen[moved])
     restart = moved[i]
-    old = current[restart, point]
-    new = _others(words[i, point], old, trials.k)
-    changed = new != old  # all, but for K = 1
+    changed = new != current[restart, point]
     return restart[changed], point[changed], new[changed]
+
+
+def _drawn(
+    block: Block, current: np.ndarray, trials: TrialBatch, group: slice, words: np.ndarray, restart: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot, point and label of the points that draw one: words (P, n or more), restart (P,) of each slot."""
+    n, width = current.shape[1], words.shape[1]
+    words = words.ravel()
+    at = np.flatnonzero(words >= np.uint64(trials.limit))
+    slot = at // width
+    point = at - slot * width
+    if width > n:  # the pitch is beyond the last point
+        inside = point < n
+        at, slot, point = at[inside], slot[inside], point[inside]
+    if trials.centers is None:
+        return slot, point, _others(words[at], current[restart[slot], point], trials.k)
+    return slot, point, _by_distance(block, trials.centers[group], words[at], restart[slot], point)
+
+
+def _others(words: np.ndarray, old: np.ndarray, k: int) -> np.ndarray:
+    """The label that each word draws for a point that has label `old`, or none (-1): see `TrialBatch`."""
+    has = old >= 0
+    count = (k - has).astype(np.uint64)
+    other = (((words & np.uint64(0xFFFFFFFF)) * count) >> np.uint64(32)).astype(np.int64)
+    new = other + (has & (other >= old))
+    return new if k > 1 else np.zeros_like(new)
+
+
+def _by_distance(
+    block: Block, centers: np.ndarray, words: np.ndarray, restart: np.ndarray, point: np.ndarray
+) -> np.ndarray:
+    """The label that each word draws by the distances of a point to centers (R', K, d): see `TrialBatch`."""
+    new = np.empty(len(words), np.int64)
+    for r, mine in enumerate(centers):
+        here = np.flatnonzero(restart == r)
+        rows, at = np.unique(point[here], return_inverse=True)
+        reach = np.sqrt(canonical.to_all(block.X[rows], mine, Scratch()))  # (K, u)
+        shares = (1.5 * reach.max(axis=0, initial=0.0) - reach) + 0.5
+        running = np.cumsum(shares, axis=0)  # one after the other
+        low = (words[here] & np.uint64(0xFFFFFFFF)).astype(np.float64) * 2.0**-32
+        step = max(1, JUDGED // len(mine))
+        for a in range(0, len(here), step):
+            part = slice(a, a + step)
+            new[here[part]] = (running[:, at[part]] > running[-1, at[part]] * low[part]).argmax(axis=0)
+    return new
+
+
+def _cut(
+    block: Block, current: np.ndarray, trials: TrialBatch, group: slice, restart: np.ndarray, trial: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Slot, point and label of the points of clusters that are joined or split: restart, trial (P,) of each slot."""
+    assert trials.cuts is not None
+    assert trials.pairs is not None
+    old, number = current[restart], group.start + restart  # (P, n)
+    gone, into, cut = trials.cuts[number, trial].T  # (P,) each
+    slot, point = np.nonzero((old == gone[:, None]) | (old == cut[:, None]))
+    new = np.where(old[slot, point] == gone[slot], into[slot], -1).astype(np.int64)
+    split = np.flatnonzero(new < 0)
+    ends = trials.pairs[number, trial].reshape(-1, block.X.shape[1])  # (2P, d)
+    near, far = (canonical.of_pairs(block.X, point[split], ends, 2 * slot[split] + end) for end in (0, 1))
+    new[split] = np.where(far < near, gone[slot[split]], cut[slot[split]])
+    return slot, point, new
 
 
 def _all_words(backend: TiledBackend, block: Block, trials: TrialBatch, group: slice) -> np.ndarray:
@@ -158,15 +278,6 @@ def _all_words(backend: TiledBackend, block: Block, trials: TrialBatch, group: s
 def _words(trials: TrialBatch, restart: int, first: int, count: int) -> np.ndarray:
     number = int(trials.restarts[restart])
     return draws.words(trials.seed, number, count, purpose=Purpose.TRIAL, step=trials.step, first=first)
-
-
-def _others(words: np.ndarray, old: np.ndarray, k: int) -> np.ndarray:
-    """The label that each word draws for a point that has label `old`, or none (-1): see `TrialBatch`."""
-    has = old >= 0
-    count = (k - has).astype(np.uint64)
-    other = (((words & np.uint64(0xFFFFFFFF)) * count) >> np.uint64(32)).astype(np.int64)
-    new = other + (has & (other >= old))
-    return new if k > 1 else np.zeros_like(new)
 
 
 def _sums(

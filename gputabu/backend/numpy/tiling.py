@@ -35,6 +35,9 @@ class TiledBackend(BackendBase):
     def __exit__(self, *exception: object) -> None:
         self.workers.__exit__(*exception)
 
+    def of_same_kind(self, points: Points) -> Self:
+        return type(self)(points, self.tuning)
+
     def tasks(self, restarts: int, clusters: int = 1) -> Iterable[Task]:
         """Pieces of work whose scores (restarts · clusters · rows) and differences are of bounded size."""
         rows, groups = self._sizes(restarts, clusters)

@@ -70,15 +70,21 @@ def _speed(found: dict[str, Any]) -> Iterator[Markup]:
         "Ratios are to gputabu K-Means; above 1 is slower.",
         class_="quiet",
     )
+    yield tag("p", found["prediction"], class_="quiet")
     for shape in found["speed"]:
         rows = []
         for name, one in shape["times"].items():
             took = "" if one["ms"] is None else f"{one['ms']:.3f}"
             ratio = "" if one["ratio"] is None else f"{one['ratio']:.2f} ×"
-            rows.append(row(name, number(took), number(ratio), one["note"]))
+            guess, off = one["predicted_ms"], ""
+            if guess is not None and one["ms"] is not None:
+                off = f"{one['ms'] / guess:.2f} ×"
+            predicted = "" if guess is None else f"{guess:.3f}"
+            rows.append(row(name, number(took), number(ratio), number(predicted), number(off), one["note"]))
         caption = f"N = {shape['n']:,}, d = {shape['d']}, K = {shape['k']}"
         yield tag("p", tag("strong", caption))
-        yield scrolling(caption, titles("", "ms", "ratio", "", style="number"), rows)
+        head = titles("", "ms", "ratio", "predicted ms", "measured by predicted", "", style="number")
+        yield scrolling(caption, head, rows)
 
 
 def _environment(found: dict[str, Any]) -> Iterator[Markup]:

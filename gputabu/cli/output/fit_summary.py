@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sklearn.metrics import silhouette_samples
 
 import gputabu
 from gputabu.core.caching import cached_property
 from gputabu.core.results import Stop
+from gputabu.data import missing
 from gputabu.data.points import Points
 from gputabu.data.preprocessing import Preprocessing
-from gputabu.data.tables import Table
+from gputabu.data.tables import Table, listed
+from gputabu.selection.criteria import distances, silhouettes
 from gputabu.selection.select_k import SAMPLE, sample
 
 #: Columns of a screen; most clusters that are all listed; how many of the largest are listed if there are more.
@@ -71,11 +72,23 @@ class FitSummary:
         labels = self.model.labels_[rows]
         if not 2 <= len(np.unique(labels)) < len(rows):
             return None
-        return labels, silhouette_samples(self.points[rows].astype(np.float64), labels)
+        drawn = self.points[rows].astype(np.float64)
+        return labels, silhouettes(lambda block: distances(drawn[block], drawn), np.ones(len(rows)), labels)
 
     @property
     def silhouette(self) -> float | None:
         return None if self.silhouettes is None else float(self.silhouettes[1].mean())
+
+    @property
+    def gaps(self) -> str:
+        """What became of missing values."""
+        if self.table.rows is not None:
+            return "rows that lack values were left out; labels have the numbers of the others"
+        lacking = missing.counts(self.table)
+        if not lacking:
+            return ""
+        where = listed([f"{name} {count}" for name, count in lacking.items()])
+        return f"{sum(lacking.values()):,} values ({where}), filled in with the {self.preprocessing.missing}"
 
     @property
     def method(self) -> str:
@@ -86,6 +99,8 @@ class FitSummary:
         n, d = self.points.shape
         facts = {"data": f"{self.table.source}: {n:,} rows, {d} {'columns' if d > 1 else 'column'}"}
         facts["columns"] = ", ".join(self.table.names)
+        if self.gaps:
+            facts["missing"] = self.gaps
         if self.preprocessing.scale:
             facts["scaled"] = self.preprocessing.scale
         facts |= {"method": self.method, "clusters": str(self.k), "J": f"{self.model.inertia_:.8g}"}
@@ -140,6 +155,7 @@ class FitSummary:
                 "columns": list(self.preprocessing.columns),
                 "id": self.preprocessing.id,
                 "scale": self.preprocessing.scale,
+                "missing": self.preprocessing.missing,
             },
             "parameters": {name: getattr(value, "tolist", lambda v=value: v)() for name, value in self.parameters()},
             "n_clusters": self.k,

@@ -1,4 +1,4 @@
-"""Self-contained HTML pages, without scripts or network access: elements, tables, pictures, whole documents."""
+"""Self-contained HTML pages, without network access: elements, tables, pictures, whole documents."""
 
 from __future__ import annotations
 
@@ -80,10 +80,10 @@ def titles(first: str, *rest: str, style: str = "") -> Markup:
     return tag("tr", tag("th", first, scope="col"), *(tag("th", name, scope="col", class_=style) for name in rest))
 
 
-def row(first: object, *rest: object) -> Markup:
+def row(first: object, *rest: object, **attributes: object) -> Markup:
     """A row of a table; `rest` are cells or their contents."""
     cells = (cell if isinstance(cell, Markup) and cell.startswith("<td") else tag("td", cell) for cell in rest)
-    return tag("tr", tag("th", first, scope="row"), *cells)
+    return tag("tr", tag("th", first, scope="row"), *cells, **attributes)
 
 
 def number(text: str, label: str = "") -> Markup:

@@ -103,7 +103,8 @@ def write_labels(stream: TextIO, table: Table, labels: np.ndarray) -> None:
     """The cluster of every row as CSV, beside its id or, from 0 on, its number."""
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow([table.id or "row", "cluster"])
-    writer.writerows(zip(range(len(labels)) if table.ids is None else table.ids, labels.tolist(), strict=True))
+    numbers = range(len(labels)) if table.rows is None else table.rows.tolist()
+    writer.writerows(zip(numbers if table.ids is None else table.ids, labels.tolist(), strict=True))
 
 
 def csv_text(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,34 +1,26 @@
-"""Reports of a fit and of a choice of K: one HTML page each, with pictures."""
+"""Reports of a fit and of a choice of K: one HTML page each, whose pictures can be explored."""
 
 from __future__ import annotations
 
 import time
-import warnings
-from collections.abc import Iterable, Iterator
-from importlib.util import find_spec
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 import gputabu
-from gputabu import plotting
-from gputabu.cli.output.fit_summary import FitSummary, printable
-from gputabu.cli.output.markup import Drawing, Markup, document, facts, figures, number, row, scrolling, tag, titles
+from gputabu.cli.output import explorer
+from gputabu.cli.output.explorer import Explored, chooser, picture, program
+from gputabu.cli.output.fit_summary import FitSummary
+from gputabu.cli.output.markup import Markup, document, facts, number, row, scrolling, tag, titles
 from gputabu.cli.reproduce.records import machine
 from gputabu.plotting.comparison import NAMES
-from gputabu.plotting.style import COLOURS
-from gputabu.selection.select_k import SAMPLE, KSelection
+from gputabu.selection.select_k import KSelection
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-#: Most clusters and columns on the page; the files in the same folder have all of them.
+#: Most clusters and columns of a table; the files in the same folder have all of them.
 CLUSTERS, COLUMNS = 100, 12
-#: Most restarts that are drawn.
-RESTARTS = 30
 STOPPED = "Interrupted: this is the best found so far."
-PICTURELESS = "The report has no pictures: Matplotlib is not installed (pip install 'gputabu[plot]')."
 
 
 def fit_page(summary: FitSummary) -> str:
@@ -37,37 +29,45 @@ def fit_page(summary: FitSummary) -> str:
     pairs = {name: fact for name, fact in summary.facts().items() if name not in ("columns", "clusters")}
     d = summary.points.shape[1]
     lead = f"Columns: {', '.join(summary.table.names[:COLUMNS])}{', …' if d > COLUMNS else ''}."
+    explored = Explored.of(summary)
+    curves = {"course": explorer.course(summary)}
+    drawn = [picture("course", "J in the course of the search: lower is better"), *_shapes(summary)]
+    if summary.certificate is not None:
+        curves["proof"] = explorer.proof(summary.certificate)
+        drawn.append(picture("proof", "The proof: the best possible J lies between the lines"))
     return document(
         title,
         tag("header", tag("h1", title), tag("p", lead), _warning(summary.interrupted), facts(pairs | _origin())),
-        tag("section", tag("h2", "Clusters"), *_clusters(summary)),
-        tag("section", tag("h2", "Pictures"), _pictures(fit_drawings(summary))),
+        *_clusters(summary, explored),
+        tag("section", tag("h2", "Search, sizes, silhouettes"), tag("div", *drawn, class_="figures")),
+        tag("div", id="chosen"),
         tag("section", tag("h2", "Parameters"), _parameters(summary)),
         _repeat_section(summary.command, summary.repeatable),
+        program(explored.plain | {"curves": curves, "colours": explorer.COLOURS}),
     )
 
 
-def selection_page(selection: KSelection, source: str, command: str) -> str:
-    """The report of a choice of K."""
-    title = _title(source, selection.n_clusters)
+def selection_page(selection: KSelection, summary: FitSummary) -> str:
+    """The report of a choice of K, and of the clustering that was chosen."""
+    title = _title(summary.table.source, selection.n_clusters)
     lead = f"{selection.n_clusters} clusters are recommended by {NAMES[selection.criterion]}."
-    names = {"n_clusters": "K", "inertia": "J", "gap_error": "± gap"} | NAMES
-    cells = {names[name]: [f"{value:.7g}" for value in column] for name, column in selection.table.items()}
-    rows = []
-    for i, k in enumerate(selection.table["n_clusters"]):
-        chosen = tag("strong", f"{k} ✓") if k == selection.n_clusters else k
-        rows.append(row(chosen, *(number(column[i]) for column in list(cells.values())[1:])))
     recommended = {NAMES[name]: f"K = {k}" for name, k in selection.recommended.items()}
-    table = scrolling("Criteria", titles(*cells, style="number"), rows)
+    explored = Explored.of(summary)
+    curves = dict(_criteria(selection))
+    drawn = [picture(name, f"{told['y']} over K") for name, told in curves.items()]
     return document(
         title,
         tag(
-            "header", tag("h1", title), tag("p", lead), _warning(selection.interrupted), facts(recommended | _origin())
+            "header", tag("h1", title), tag("p", lead), *(tag("p", remark) for remark in selection.remarks),
+            _warning(selection.interrupted), facts(recommended | _origin()),
         ),
-        tag("section", tag("h2", "Every K"), table),
-        tag("section", tag("h2", "Pictures"), _pictures(selection_drawings(selection))),
-        _repeat_section(command, not selection.interrupted),
-    )
+        tag("section", tag("h2", "Every K"), tag("div", *drawn, class_="figures"), _table_of(selection)),
+        *_clusters(summary, explored),
+        tag("section", tag("h2", "Sizes and silhouettes"), tag("div", *_shapes(summary), class_="figures")),
+        tag("div", id="chosen"),
+        _repeat_section(summary.command, not selection.interrupted),
+        program(explored.plain | {"curves": curves, "colours": explorer.COLOURS}),
+    )  # fmt: skip
 
 
 def _title(source: str, k: int) -> str:
@@ -82,22 +82,106 @@ def _warning(interrupted: bool) -> Markup | str:
     return tag("p", STOPPED, class_="warning") if interrupted else ""
 
 
-def _clusters(summary: FitSummary) -> Iterator[Markup]:
+def _clusters(summary: FitSummary, explored: Explored) -> Iterator[Markup]:
+    """The centres, the rows and the examples, as pictures and as tables."""
+    units = "in the units of the table" if summary.preprocessing.scale else "as they were clustered"
+    scale = tag("span", "−2 ", tag("span", class_="scale"), " +2 standard deviations from the mean", class_="quiet")
+    box = tag("div", tag("canvas", id="heat-overview", aria_hidden="true"),
+              tag("div", tag("div", tag("canvas", id="heat", role="img", aria_label="Heat map of the centres"),
+                             id="heat-room"), id="heat-box"), class_="heat")  # fmt: skip
+    some = _part(len(explored.columns), summary.points.shape[1], "columns, those in which the clusters differ most")
+    yield tag(
+        "section",
+        tag("h2", "Centres"),
+        tag("p", "Click on a cluster in any picture, and it stands out in all of them.", class_="quiet"),
+        tag("div", chooser("heat-order", "Order:"), scale, class_="tools"),
+        tag("figure", box, tag("figcaption", f"The centre of every cluster, {units}, and its rows.{some}")),
+        tag("details", tag("summary", "The same as a table"), *_table(summary)),
+    )
+    drawn = len(explored.plain["rows"]["ids"])
+    shown = _part(drawn, len(summary.points), "rows")
+    said = f"The rows, coloured by cluster, and the centres.{shown} Drag to zoom, double-click to go back."
+    yield tag(
+        "section",
+        tag("h2", "Rows"),
+        tag("div", chooser("across", "Across:"), chooser("up", "Up:"), class_="tools"),
+        picture("scatter", said),
+    )
+    yield tag("section", tag("h2", "Examples"), *_examples(summary, explored))
+
+
+def _part(count: int, total: int, what: str) -> str:
+    return f" Shown are {count:,} of {total:,} {what}." if count < total else ""
+
+
+def _shapes(summary: FitSummary) -> Iterator[Markup]:
+    """How large the clusters are and how far apart."""
+    yield picture("sizes", "Rows in every cluster")
+    if summary.silhouettes is not None:
+        count = f"{len(summary.silhouettes[0]):,} rows"
+        said = f"Silhouettes of {count}: 1 well inside its cluster, 0 between two, below 0 nearer to another"
+        yield picture("silhouettes", said)
+
+
+def _listed(summary: FitSummary) -> np.ndarray:
+    """The clusters of a table: all, or the largest."""
+    return np.arange(summary.k) if summary.k <= CLUSTERS else np.argsort(-summary.sizes, kind="stable")[:CLUSTERS]
+
+
+def _table(summary: FitSummary) -> Iterator[Markup]:
     """The table of clusters, and a note about what it omits."""
-    order = np.arange(summary.k) if summary.k <= CLUSTERS else np.argsort(-summary.sizes, kind="stable")[:CLUSTERS]
     names = summary.table.names[:COLUMNS]
     rows = []
-    for i in order:
+    for i in _listed(summary):
         share = f"{summary.sizes[i] / summary.sizes.sum():.1%}"
         centre = (number(f"{value:.5g}") for value in summary.centers[i, : len(names)])
-        rows.append(row(i, number(f"{summary.sizes[i]:,}"), number(share), *centre))
+        rows.append(row(i, number(f"{summary.sizes[i]:,}"), number(share), *centre, data_cluster=i))
     yield scrolling("Clusters", titles("cluster", "rows", "share", *names, style="number"), rows)
-    units = "Centres are in the units of the table." if summary.preprocessing.scale else ""
     omitted = [f"{summary.k - CLUSTERS} smaller clusters"] if summary.k > CLUSTERS else []
     omitted += [f"{len(summary.table.names) - COLUMNS} columns"] if len(summary.table.names) > COLUMNS else []
-    rest = f"{' and '.join(omitted)} more are in centres.csv." if omitted else ""
-    if units or rest:
-        yield tag("p", f"{units} {rest}".strip(), class_="quiet")
+    if omitted:
+        yield tag("p", f"{' and '.join(omitted)} more are in centres.csv.", class_="quiet")
+
+
+def _examples(summary: FitSummary, explored: Explored) -> Iterator[Markup]:
+    """The row nearest to each centre, with its id."""
+    yield tag("p", "The row nearest to each centre, its quantized mean.", class_="quiet")
+    shown = explored.columns[:COLUMNS]
+    names = [summary.table.names[j] for j in shown]
+    chosen = set(_listed(summary).tolist())
+    rows = [
+        row(i, id, *(number(f"{value:.5g}") for value in values[: len(shown)]), data_cluster=i)
+        for i, id, values in explored.examples
+        if i in chosen
+    ]
+    head = tag("tr", *(tag("th", name, scope="col") for name in ("cluster", summary.table.id or "row")),
+               *(tag("th", name, scope="col", class_="number") for name in names))  # fmt: skip
+    yield scrolling("Examples", head, rows)
+    if summary.k > CLUSTERS:
+        text = f"Those of the {CLUSTERS} largest clusters. A cluster that is chosen in a picture tells its own."
+        yield tag("p", text, class_="quiet")
+
+
+def _criteria(selection: KSelection) -> Iterator[tuple[str, dict[str, Any]]]:
+    """J and every criterion over K, as pictures."""
+    ks = selection.table["n_clusters"]
+    for name in ("inertia", *(name for name in NAMES if name in selection.table)):
+        best = selection.n_clusters if name == "inertia" else selection.recommended.get(name)
+        title = {"inertia": "J"}.get(name) or NAMES[name]
+        yield f"over-{name}", {
+            "x": "number of clusters K", "y": title, "whole": True, "stems": [] if best is None else [int(best)],
+            "curves": [explorer.curve(title, ks, selection.table[name], "dots")],
+        }  # fmt: skip
+
+
+def _table_of(selection: KSelection) -> Markup:
+    names = {"n_clusters": "K", "inertia": "J", "gap_error": "± gap"} | NAMES
+    cells = {names[name]: [f"{value:.7g}" for value in column] for name, column in selection.table.items()}
+    rows = []
+    for i, k in enumerate(selection.table["n_clusters"]):
+        chosen = tag("strong", f"{k} ✓") if k == selection.n_clusters else k
+        rows.append(row(chosen, *(number(column[i]) for column in list(cells.values())[1:])))
+    return scrolling("Criteria", titles(*cells, style="number"), rows)
 
 
 def _parameters(summary: FitSummary) -> Markup:
@@ -113,52 +197,3 @@ def _repeat_section(command: str, repeatable: bool) -> Markup:
     outcome = "gives the same clusters, bit for bit" if repeatable else "searches again, and may end elsewhere"
     text = f"With gputabu {gputabu.__version__} and the same data, this {outcome}:"
     return tag("section", tag("h2", "To do it again"), tag("p", text), tag("pre", tag("code", command)))
-
-
-def _pictures(drawings: Iterable[tuple[str, Drawing]]) -> Markup:
-    if find_spec("matplotlib") is None:
-        warnings.warn(PICTURELESS, UserWarning, stacklevel=3)
-        return tag("p", PICTURELESS)
-    return figures(drawings)
-
-
-def fit_drawings(summary: FitSummary) -> Iterator[tuple[str, Drawing]]:
-    """The captions of the pictures, and the functions that draw them."""
-    model, d = summary.model, summary.points.shape[1]
-    projection = ", in two principal components" if d > 2 else ""
-    yield f"The clusters{projection}", lambda ax: _draw_clusters(summary, ax)
-    behind = [i for i in range(len(model.inertias_)) if model.inertias_[i] != model.inertia_][:RESTARTS]
-    yield "J in the course of the search", lambda ax: plotting.trace(model, ax, behind)
-    yield "Rows in every cluster", lambda ax: plotting.sizes(model, ax)
-    if summary.silhouettes is not None:
-        count = f"{len(summary.silhouettes[0]):,} rows"
-        caption = f"Silhouettes of {count}: 1 well inside its cluster, 0 between two, below 0 nearer to another"
-        yield caption, lambda ax: plotting.silhouette(summary.points, model, ax, sample=SAMPLE)
-    if summary.certificate is not None:
-        yield "The proof: the best possible J lies between the lines", summary.certificate.plot
-
-
-def selection_drawings(selection: KSelection) -> Iterator[tuple[str, Drawing]]:
-    yield "The criteria over K", selection.plot
-    if len(selection.asked) == 1:
-        names = [name for name in NAMES if name in selection.table]
-        yield "All criteria, each from its worst to its best", lambda ax: plotting.selection(selection, ax, names)
-    yield "J over K", lambda ax: draw_inertia(selection, ax)
-    yield f"Rows in each of {selection.n_clusters} clusters", lambda ax: plotting.sizes(selection.best, ax)
-
-
-def _draw_clusters(summary: FitSummary, ax: Axes) -> None:
-    plotting.clusters(summary.points, summary.model, ax)
-    if summary.points.shape[1] <= 2:  # the axes are columns, whose names may look like formulas
-        names = [printable(name).replace("$", r"\$") for name in summary.table.names]
-        scaled = f" ({summary.preprocessing.scale})" if summary.preprocessing.scale else ""
-        ax.set_xlabel(names[0] + scaled)
-        ax.set_ylabel(names[1] + scaled if len(names) > 1 else "")
-
-
-def draw_inertia(selection: KSelection, ax: Axes) -> None:
-    ks = selection.table["n_clusters"]
-    ax.plot(ks, selection.table["inertia"], "o-", ms=4, color=COLOURS[0])
-    ax.axvline(selection.n_clusters, color="black", ls="--", lw=1)
-    ax.set(xlabel="number of clusters K", ylabel="J", ylim=(0, None))
-    ax.locator_params(axis="x", integer=True)

@@ -6,7 +6,7 @@ import time
 from decimal import ROUND_CEILING, ROUND_FLOOR
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -14,7 +14,7 @@ import gputabu
 from gputabu.backend import resolve
 from gputabu.cli.app import Command, Debug, app
 from gputabu.cli.options import Backend, DataHome
-from gputabu.cli.reproduce import experiments, paper_report
+from gputabu.cli.reproduce import experiments, paper_report, related
 from gputabu.cli.reproduce.paper import RUNS, TABLES
 from gputabu.cli.reproduce.records import Settings
 from gputabu.data import datasets
@@ -24,7 +24,10 @@ from gputabu.selection.proof.certificate import rounded
 @app.command(cls=Command)
 def reproduce(
     tables: Annotated[str, typer.Option(help="Numbers of the tables, with commas between.")] = ",".join(TABLES),
-    runs: Annotated[int, typer.Option(help="Runs of each method.")] = RUNS,
+    runs: Annotated[
+        int | None,
+        typer.Option(help=f"Runs of each method: {RUNS}, with --related {related.RUNS}.", show_default=False),
+    ] = None,
     backend: Backend = "auto",
     seed: Annotated[int, typer.Option(help="Of all random numbers.")] = 0,
     out: Annotated[Path, typer.Option(help="Folder of the results and the report.")] = Path("reproduction"),
@@ -32,6 +35,9 @@ def reproduce(
     certify: Annotated[
         float, typer.Option(metavar="SECONDS", help="Also prove how far the best J is from the optimum: so long each.")
     ] = 0.0,
+    relatives: Annotated[
+        bool, typer.Option("--related", help="Instead run what the paper cites beside it, in one table.")
+    ] = False,
     data_home: DataHome = None,
     debug: Debug = False,
 ) -> None:
@@ -40,14 +46,18 @@ def reproduce(
     \b
     gputabu reproduce
     gputabu reproduce --tables I,III --runs 20 --out quick
+    gputabu reproduce --related
 
     Ctrl-C ends it and keeps what is finished. The exit code is 0 if a table was run, 1 if none could be, 2 for a
     wrong option and 130 after Ctrl-C. Needs the extra "reproduce" of the package.
     """
+    numbers = [number.strip().upper() for number in tables.split(",")]
+    if relatives:
+        run_related(numbers, Settings(related.RUNS if runs is None else runs, seed, resolve(backend)), out, data_home,
+                    {"--resume": resume, "--certify": certify})  # fmt: skip
     if find_spec("matplotlib") is None:
         raise ImportError("matplotlib is not installed: pip install 'gputabu[reproduce]'.")
-    numbers = [number.strip().upper() for number in tables.split(",")]
-    results = experiments.begin(numbers, Settings(runs, seed, resolve(backend)), out, resume)
+    results = experiments.begin(numbers, Settings(RUNS if runs is None else runs, seed, resolve(backend)), out, resume)
     start = time.perf_counter()
     experiments.run(results, numbers, out, data_home=data_home)
     report = paper_report.write(results, out, data_home)
@@ -59,6 +69,19 @@ def reproduce(
         typer.echo("Interrupted; --resume goes on from here.", err=True)
         raise typer.Exit(130)
     raise typer.Exit(0 if any(results.tables[number].outcomes for number in numbers) else 1)
+
+
+def run_related(
+    numbers: list[str], settings: Settings, out: Path, data_home: Path | None, others: dict[str, object]
+) -> NoReturn:
+    """`--related`: run it, print it, and exit."""
+    experiments.check_tables(numbers)
+    if wrong := [name for name, value in others.items() if value]:
+        raise ValueError(f"{wrong[0]} cannot go with --related.")
+    rows, interrupted = related.run(numbers, settings.runs, settings.seed, settings.backend, data_home, typer.echo)
+    if rows:
+        typer.echo(f"\nEvery run: {related.write(rows, out)}")
+    raise typer.Exit(130 if interrupted else 0 if rows else 1)
 
 
 def proofs(numbers: list[str], seconds: float, seed: int, data_home: Path | None) -> str:

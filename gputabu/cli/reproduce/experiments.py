@@ -51,12 +51,16 @@ BAR = "{desc} |{bar:30}| {percentage:3.0f} %, {elapsed} so far, about {remaining
 
 def begin(numbers: Sequence[str], settings: Settings, folder: Folder, resume: bool = False) -> Results:
     """Empty results for the tables, or, to resume, with what the folder already has."""
-    if unknown := [number for number in numbers if number not in TABLES]:
-        raise ValueError(f"tables={unknown[0]!r} must be one of {', '.join(TABLES)}.")
+    check_tables(numbers)
     results = Results.read(Path(folder), settings) if resume else Results(settings)
     selected = [number for number in TABLES if number in numbers or number in results.tables]
     results.tables = {number: results.tables.get(number, Experiment(number)) for number in selected}
     return results
+
+
+def check_tables(numbers: Sequence[str]) -> None:
+    if unknown := [number for number in numbers if number not in TABLES]:
+        raise ValueError(f"tables={unknown[0]!r} must be one of {', '.join(TABLES)}.")
 
 
 def run(

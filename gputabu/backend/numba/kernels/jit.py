@@ -8,6 +8,7 @@ anew in every process.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 from collections.abc import Callable
@@ -16,10 +17,11 @@ from typing import Any
 
 import numba
 
-from gputabu.backend.arithmetic import constants
+from gputabu.backend import compiled_code
+from gputabu.backend.arithmetic import constants, powers
 
 #: What compiled code is made of: this folder, and where it has its constants from.
-SOURCES = (*sorted(Path(__file__).parent.glob("*.py")), Path(constants.__file__))
+SOURCES = (*sorted(Path(__file__).parent.glob("*.py")), Path(constants.__file__), Path(powers.__file__))
 
 
 njit: Any = numba.njit  # its stubs do not know all options
@@ -29,6 +31,30 @@ class Uncached:
     """Why compiled code cannot be kept on disk; the log says so when it is compiled."""
 
     reason: str | None = None
+
+
+def announce_compiling() -> None:
+    """Let `compiled_code` tell what numba says of its work. Raises where numba says nothing of it."""
+    from numba.core import event
+
+    class Announcer(event.Listener):
+        depth = 0  # functions are compiled within functions, one thread at a time
+
+        def on_start(self, event: Any) -> None:
+            self.depth += 1
+            if self.depth == 1:
+                compiled_code.tell(True)
+
+        def on_end(self, event: Any) -> None:
+            self.depth -= 1
+            if self.depth == 0:
+                compiled_code.tell(False)
+
+    event.register("numba:compile", Announcer())
+
+
+with contextlib.suppress(ImportError, AttributeError):
+    announce_compiling()
 
 
 def accepted(**options: bool) -> dict[str, bool]:

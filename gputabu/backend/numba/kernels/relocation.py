@@ -21,7 +21,18 @@ from gputabu.backend.numba.kernels.jit import compiled, inner
 from gputabu.backend.numba.kernels.nearest_two import nearest_two_all
 from gputabu.backend.numba.kernels.scores import BLOCK
 from gputabu.backend.numba.kernels.seeding import draw_rows
-from gputabu.backend.numba.kernels.state import AGE, DONE, GOING, MAX_ITER, PATIENCE, SINCE_ELITE, STALE, TARGET
+from gputabu.backend.numba.kernels.state import (
+    AGE,
+    DONE,
+    EFFORT,
+    GOING,
+    MAX_ITER,
+    PASSES,
+    PATIENCE,
+    SINCE_ELITE,
+    STALE,
+    TARGET,
+)
 
 
 class RelocationScratch(NamedTuple):
@@ -44,7 +55,7 @@ class RelocationScratch(NamedTuple):
 
 
 class RelocationState(NamedTuple):
-    """R relocation searches between two iterations, and their traces. AGE counts solutions, the start included."""
+    """R relocation searches between two iterations. AGE counts solutions, the start included."""
 
     labels: np.ndarray  # (R, N) int32
     totals: np.ndarray  # (R, K, C) int64
@@ -55,9 +66,8 @@ class RelocationState(NamedTuple):
     elite: np.ndarray  # (R,) J of the elite
     placed: np.ndarray  # (R, tenure) int64
     used: np.ndarray  # (R, K) int64
-    status: np.ndarray  # (R, 4) int64: AGE, DONE, STALE, SINCE_ELITE
-    cost: np.ndarray  # (R, 2, T + 1): J and J_b
-    moves: np.ndarray  # (R, T) int64
+    status: np.ndarray  # (R, 5) int64: AGE, DONE, STALE, SINCE_ELITE, PASSES
+    max_passes: np.ndarray  # (R,) int64
 
 
 class RelocationRules(NamedTuple):
@@ -69,6 +79,7 @@ class RelocationRules(NamedTuple):
     returns: int
     steps: int
     more_steps: int
+    calm: int
     reach: float
     target: float
     coarsest: int
@@ -194,7 +205,7 @@ def contains(ring, value):
 
 @inner
 def best_swap(loss, change, cost, rows, placed, used):
-    """The best candidate and the centre to replace, t·K + k, of those that are not tabu: `relocation.relocate`."""
+    """The best candidate and the centre to replace, t·K + k, of those that are not tabu: `relocation_loop.relocate`."""
     k = len(loss)
     free = 0
     for row in rows:
@@ -220,19 +231,20 @@ def best_swap(loss, change, cost, rows, placed, used):
 
 @compiled
 def relocation_restart(
-    data, columns, state, nearest, r, words, begun, rules, until, scales, fast, scratch, scoring
+    data, columns, state, trace, nearest, r, words, begun, rules, until, scales, fast, scratch, scoring
 ):  # fmt: skip
-    """Go on with search r until it ends or has seen `until` solutions: `relocation.run_relocation`.
+    """Go on with search r until it ends or has seen `until` solutions: `relocation_loop.run_relocation`.
 
-    words (S, T) are those of the iterations from `begun` on.
+    words (S, T) are those of the iterations from `begun` on. trace (3, `until` or more) has J, J_b and the points that
+    changed cluster.
     """
-    centers, status, cost = state.centers[r], state.status[r], state.cost[r]
+    centers, status = state.centers[r], state.status[r]
     first, second, near, far = nearest.first[r], nearest.second[r], nearest.near[r], nearest.far[r]
     while status[DONE] == GOING and status[AGE] < until:
         iteration = status[AGE] - 1  # -1 is the start
         steps, J_best = 1, np.inf
         if iteration >= 0:
-            steps, J_best = rules.steps, cost[1, iteration]
+            steps, J_best = rules.steps, trace[1, iteration]
             nearest_two_all(
                 data, columns, state.centers[r : r + 1], state.at[r : r + 1], first, second, near, far, scales, fast,
                 scratch, scoring,
@@ -269,20 +281,22 @@ def relocation_restart(
             if J < J_elite * (1.0 - NOISE):
                 J_elite, nearer = J, True
                 copy_centers(centers, state.elite_centers[r])
-            if iteration >= 0 and number < rules.steps + rules.more_steps:
+            if iteration >= 0 and status[SINCE_ELITE] >= rules.calm and number < rules.steps + rules.more_steps:
                 steps = number + (J < last * (1.0 - NOISE) and (last - J) * rules.reach > J - start)
-        cost[0, iteration + 1], cost[1, iteration + 1] = J, J_best
+        trace[0, iteration + 1], trace[1, iteration + 1], trace[2, iteration + 1] = J, J_best, moves
         state.elite[r] = J_elite
         if iteration >= 0:
-            state.moves[r, iteration] = moves
+            status[PASSES] += 1 + number
             status[STALE] = 0 if better else status[STALE] + 1
             status[SINCE_ELITE] = 0 if nearer else status[SINCE_ELITE] + 1
-        end_iteration(J, J_best, status, rules, centers, state.elite_centers[r], state.elite[r : r + 1])
+        end_iteration(
+            J, J_best, status, state.max_passes[r], rules, centers, state.elite_centers[r], state.elite[r : r + 1]
+        )
 
 
 @inner
 def relocate(data, columns, first, near, far, cost, centers, placed, used, iteration, scratch):
-    """Put a centre at the best of the candidates, scratch.rows, and forbid the way back: `relocation.relocate`."""
+    """Put a centre at the best of the candidates, scratch.rows, and forbid the way back: `relocation_loop.relocate`."""
     k, d = centers.shape
     for t in range(len(scratch.rows)):
         for j in range(d):
@@ -306,7 +320,7 @@ def relocate(data, columns, first, near, far, cost, centers, placed, used, itera
 
 @inner
 def step(data, labels, totals, centers, at, first, second, near, far, to_nearest, scales, scratch):
-    """Relabel every point, and go from `at` to the centroids: how many changed, and J there: `relocation.step`."""
+    """Relabel every point, and go from `at` to the centroids: how many changed, and J there: `relocation_loop.step`."""
     k, d = centers.shape
     for a in range(k):
         update_mass(totals, a, d, scales.weight, scratch.mass)
@@ -323,13 +337,15 @@ def step(data, labels, totals, centers, at, first, second, near, far, to_nearest
 
 
 @inner
-def end_iteration(J, J_best, status, rules, centers, elite_centers, elite):
-    """Count the solution; say whether the search ends, or let it return to its elite: `relocation.return_to_elite`."""
+def end_iteration(J, J_best, status, max_passes, rules, centers, elite_centers, elite):
+    """Count the solution; end the search, or let it return to its elite: `relocation_loop.return_to_elite`."""
     status[AGE] += 1
     if J_best <= rules.target:
         status[DONE] = TARGET
     elif status[STALE] >= rules.patience:
         status[DONE] = PATIENCE
+    elif status[PASSES] >= max_passes:
+        status[DONE] = EFFORT
     elif status[AGE] - 1 == rules.max_iter:
         status[DONE] = MAX_ITER
     elif status[SINCE_ELITE] >= rules.go_back * rules.returns:

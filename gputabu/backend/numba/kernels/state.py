@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 #: Why a restart stopped, or GOING.
-GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE, TARGET = 0, 1, 2, 3, 4, 5
+GOING, PATIENCE, MAX_ITER, CONVERGED, TOLERANCE, TARGET, EFFORT = 0, 1, 2, 3, 4, 5, 6
 #: Columns of a status: solutions or iterations so far, and why it stopped.
 AGE, DONE = 0, 1
-#: Columns of searches: iterations since a new best, and since a new elite (relocation only).
-STALE, SINCE_ELITE = 2, 3
+#: Columns of searches: iterations since a new best; since a new elite, and passes (relocation only).
+STALE, SINCE_ELITE, PASSES = 2, 3, 4
 #: Columns of descents by single moves: moves made; rounds and moves when labels were last those of the nearest centres.
 MOVES, NEAREST_AGE, NEAREST_MOVES = 2, 3, 4
 
