@@ -6,6 +6,7 @@ none of its threading layers is started, and a fork is as safe as with NumPy. Wh
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterable
 
 import numpy as np
@@ -35,7 +36,8 @@ class NumbaBackend(
 
     @cached_property
     def loops(self) -> Loops:
-        return NumbaLoops(self)
+        # Not held by what it holds: a fit that Ctrl-C ends lets go of BLAS when its backend goes, not some time later.
+        return NumbaLoops(weakref.proxy(self))
 
     def assign(self, centers: np.ndarray, labels: np.ndarray) -> Assignment:
         r, k, _ = centers.shape
