@@ -146,7 +146,7 @@ def test_the_effort_of_the_papers_search_multiplies_its_limits():
     [
         ({"effort": -1}, "effort=-1 must be"),
         ({"effort": "much"}, "effort='much' must be"),
-        ({"max_iter": 0}, "max_iter=0"),
+        ({"max_iter": 0}, "'max_iter' parameter of TabuKMeans must"),
     ],
 )
 def test_limits_are_checked(options, said):

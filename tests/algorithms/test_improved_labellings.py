@@ -202,7 +202,7 @@ def test_the_estimator(iris):
         ({"modes": ()}, r"modes=\(\) must be a sequence"),
         ({"modes": ("split",)}, "modes='split' must be one of"),
         ({"packing": 1}, "packing=1 must be True or False"),
-        ({"max_iter": 0}, "max_iter=0 must"),
+        ({"max_iter": 0}, "'max_iter' parameter of .* must"),
     ],
 )
 def test_bad_input(options, message):
